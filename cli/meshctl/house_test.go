@@ -1,0 +1,168 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "idlemesh"
+
+// house is the architecture: storey, package, and what of ours it imports. A change
+// here is a commit of its own, with the reason.
+const house = `
+0 ledger/record     |
+0 gpu/kernel        |
+0 sandbox/wasmbin   |
+0 sandbox/frame     |
+
+1 gpu/cpu           | gpu/kernel
+1 gpu/kerneltest    | gpu/kernel
+1 sandbox           | sandbox/wasmbin sandbox/frame
+1 sandbox/guest     | gpu/kernel
+1 mesh              | ledger/record
+1 mesh/identity     | ledger/record
+1 mesh/blob         | ledger/record
+
+2 gpu/simgpu        | gpu/kernel gpu/cpu
+2 sandbox/engine    | gpu/kernel sandbox sandbox/wasmbin
+
+3 gpu               | gpu/kernel gpu/cpu gpu/simgpu
+
+4 sandbox/worker    | sandbox sandbox/frame sandbox/engine gpu
+
+7 wasm-examples/hello |
+`
+
+// never names what must not be reached, however far down.
+var never = map[string][]string{
+	"mesh/node":   {"gpu", "sandbox/engine", "sandbox/worker"}, // the agent runs no guest and opens no device
+	"mesh/client": {"ledger", "sandbox", "mesh/node"},
+	"mesh/market": {"mesh/wire", "mesh", "ledger"},
+}
+
+// owners names the packages that alone may import a library directly.
+var owners = map[string]string{
+	"github.com/tetratelabs/wazero":    "sandbox/engine",
+	"github.com/quic-go/quic-go":       "mesh mesh/meshtest",
+	"github.com/cockroachdb/pebble/v2": "ledger",
+	"github.com/urfave/cli/v2":         "cli",
+	"C":                                "",
+	"testing":                          "gpu/kerneltest mesh/meshtest",
+	"os/exec":                          "sandbox cli",
+}
+
+type pkg struct {
+	storey  int
+	may     []string
+	imports map[string]string // import path → a file that has it
+	comment int
+}
+
+func TestHouse(t *testing.T) {
+	pkgs := readHouse(t)
+	walk(t, pkgs)
+	for name, p := range pkgs {
+		if p.comment != 1 {
+			t.Errorf("%s: %d package comments, want 1", name, p.comment)
+		}
+		for path, file := range p.imports {
+			dep, ours := strings.CutPrefix(path, module+"/")
+			switch {
+			case ours && !slices.Contains(p.may, dep):
+				t.Errorf("%s must not import %s", file, dep)
+			case ours && pkgs[dep].storey >= p.storey:
+				t.Errorf("%s: %s is not below it", file, dep)
+			case !ours:
+				checkOwner(t, name, path, file)
+			}
+		}
+		for _, dep := range p.may {
+			if _, used := p.imports[module+"/"+dep]; !used {
+				t.Errorf("%s no longer imports %s: take the arrow out", name, dep)
+			}
+		}
+		for _, far := range never[name] {
+			if via := reach(pkgs, name, far); via != "" {
+				t.Errorf("%s reaches %s through %s", name, far, via)
+			}
+		}
+	}
+}
+
+func checkOwner(t *testing.T, name, path, file string) {
+	for lib, who := range owners {
+		if (path == lib || strings.HasPrefix(path, strings.TrimSuffix(lib, "/")+"/")) && !slices.Contains(strings.Fields(who), name) {
+			t.Errorf("%s: only %s may import %s", file, who, lib)
+		}
+	}
+}
+
+func reach(pkgs map[string]*pkg, from, to string) string {
+	for path := range pkgs[from].imports {
+		dep, ours := strings.CutPrefix(path, module+"/")
+		if ours && (dep == to || reach(pkgs, dep, to) != "") {
+			return dep
+		}
+	}
+	return ""
+}
+
+func readHouse(t *testing.T) map[string]*pkg {
+	pkgs := map[string]*pkg{}
+	for line := range strings.Lines(house) {
+		left, right, ok := strings.Cut(line, "|")
+		if !ok {
+			continue
+		}
+		f := strings.Fields(left)
+		n, err := strconv.Atoi(f[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		pkgs[f[1]] = &pkg{storey: n, may: strings.Fields(right), imports: map[string]string{}}
+	}
+	return pkgs
+}
+
+// walk reads every file but tests. It parses them itself: build tags hide nothing,
+// and the test cache sees each edit.
+func walk(t *testing.T, pkgs map[string]*pkg) {
+	const root = "../.."
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		dir, _ := filepath.Rel(root, filepath.Dir(path))
+		p := pkgs[filepath.ToSlash(dir)]
+		if p == nil {
+			t.Errorf("%s: its package is not in the house", path)
+			return nil
+		}
+		p.add(f, path)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *pkg) add(f *ast.File, path string) {
+	if f.Doc != nil {
+		p.comment++
+	}
+	for _, s := range f.Imports {
+		imp, _ := strconv.Unquote(s.Path.Value)
+		p.imports[imp] = path
+	}
+}

@@ -1,0 +1,105 @@
+package record
+
+// An EntryType says which body of an Entry is set.
+type EntryType uint16
+
+// Entry types. Numbers are for ever.
+const (
+	TypeDeposit EntryType = 1 // Deposit: the mint credits an account
+	TypeJob     EntryType = 2 // Job: opens the job's escrow
+	TypeLease   EntryType = 3 // Lease: reserves part of the escrow
+	TypeSettle  EntryType = 4 // Settle: payout, holdback, fee and refund are its legs
+	TypeCut     EntryType = 5 // Cut: ends a lease that came to nothing
+	TypeClose   EntryType = 6 // Close: refunds what is left of the escrow
+)
+
+var entryTypes = [...]string{TypeDeposit: "deposit", TypeJob: "job", TypeLease: "lease", TypeSettle: "settle",
+	TypeCut: "lease-cut", TypeClose: "escrow-close"}
+
+// String returns the type's name.
+func (t EntryType) String() string {
+	if t == 0 || int(t) >= len(entryTypes) {
+		return "unknown"
+	}
+	return entryTypes[t]
+}
+
+// MarshalText returns the type's name.
+func (t EntryType) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// An Entry is one line of the ledger, signed by its author. Exactly one body is set,
+// the one that Kind names.
+type Entry struct {
+	V      uint16    `cbor:"1,keyasint"` // 1
+	Kind   EntryType `cbor:"2,keyasint"`
+	Stream Ref       `cbor:"3,keyasint,omitzero"` // a job; zero is the author's account
+	Seq    uint64    `cbor:"4,keyasint"`          // from 0, gapless by author and stream
+	Idem   Ref       `cbor:"5,keyasint"`          // same author, key and body: one entry
+
+	Deposit *Deposit       `cbor:"10,keyasint,omitempty"`
+	Job     *Signed[Job]   `cbor:"11,keyasint,omitempty"`
+	Lease   *Signed[Lease] `cbor:"12,keyasint,omitempty"`
+	Settle  *Settle        `cbor:"13,keyasint,omitempty"`
+	Cut     *Cut           `cbor:"14,keyasint,omitempty"`
+	Close   *Close         `cbor:"15,keyasint,omitempty"`
+}
+
+// Type implements Record.
+func (Entry) Type() Type { return "idlemesh/entry" }
+
+// A Deposit credits an account from the mint. Each external reference counts once.
+type Deposit struct {
+	To       NodeID `cbor:"1,keyasint"`
+	Amount   Amount `cbor:"2,keyasint"`
+	External string `cbor:"3,keyasint"` // at most 128 bytes
+}
+
+// A Settle ends a lease by its receipt and the last voucher.
+type Settle struct {
+	Receipt Signed[Receipt] `cbor:"1,keyasint"`
+	Voucher Signed[Voucher] `cbor:"2,keyasint"`
+	// Last closes the escrow too: no task is left.
+	Last bool `cbor:"3,keyasint,omitempty"`
+}
+
+// A Cut ends a lease whose provider was lost: its reserve returns to the escrow.
+type Cut struct {
+	Lease Ref `cbor:"1,keyasint"`
+}
+
+// A Close ends a job and refunds what is left of its escrow. Leases must have ended.
+type Close struct {
+	Job Ref    `cbor:"1,keyasint"`
+	Why Reason `cbor:"2,keyasint"`
+}
+
+// A Reason says why a job ended.
+type Reason uint8
+
+// Reasons.
+const (
+	Finished     Reason = iota + 1 // every task has its receipt
+	GivenUp                        // a task had no attempt left
+	Expired                        // nobody was found in time
+	ByTenant                       // cancelled
+	Unaffordable                   // the escrow cannot pay another attempt
+)
+
+var reasons = [...]string{Finished: "finished", GivenUp: "gave-up", Expired: "expired", ByTenant: "cancelled", Unaffordable: "out-of-funds"}
+
+// String returns the reason's name.
+func (r Reason) String() string {
+	if r == 0 || int(r) >= len(reasons) {
+		return "unknown"
+	}
+	return reasons[r]
+}
+
+// MarshalText returns the reason's name.
+func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// A Leaf is what the Merkle tree hashes: the ledger's time and the signed entry.
+type Leaf struct {
+	Time  Millis `cbor:"1,keyasint"` // of the ledger, monotonic
+	Entry Raw    `cbor:"2,keyasint"` // a Signed[Entry]
+}
