@@ -30,9 +30,11 @@ const house = `
 1 mesh/identity     | ledger/record
 1 mesh/blob         | ledger/record
 
+2 mesh/wire         | ledger/record
 2 gpu/simgpu        | gpu/kernel gpu/cpu
 2 sandbox/engine    | gpu/kernel sandbox sandbox/wasmbin
 
+3 mesh/author       | ledger/record mesh/wire
 3 gpu               | gpu/kernel gpu/cpu gpu/simgpu
 
 4 sandbox/worker    | sandbox sandbox/frame sandbox/engine gpu

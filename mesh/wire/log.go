@@ -1,0 +1,102 @@
+package wire
+
+import "idlemesh/ledger/record"
+
+// An AppendRequest brings entries. Those of one author and stream are in order.
+type AppendRequest struct {
+	Entries []record.Raw `cbor:"1,keyasint"`
+}
+
+// Appended answers entry by entry. Taken entries are durable.
+type Appended struct {
+	Results []AppendResult `cbor:"1,keyasint"`
+	Size    uint64         `cbor:"2,keyasint"` // of the log now
+	Root    record.Ref     `cbor:"3,keyasint"` // of its tree
+}
+
+// An AppendResult is what became of one entry.
+type AppendResult struct {
+	Index uint64        `cbor:"1,keyasint"`
+	Time  record.Millis `cbor:"2,keyasint,omitempty"` // ledger time
+	Known bool          `cbor:"3,keyasint,omitempty"` // it was there already and took no number
+	Err   *Error        `cbor:"4,keyasint,omitempty"` // it was refused and took no number
+	// Want is the sequence number that its stream goes on with, after a refusal for
+	// the number alone.
+	Want *uint64 `cbor:"5,keyasint,omitempty"`
+}
+
+// A HeadRequest asks for the newest tree head.
+type HeadRequest struct{}
+
+// A HeadReply brings it.
+type HeadReply struct {
+	Size uint64     `cbor:"1,keyasint"`
+	Root record.Ref `cbor:"2,keyasint"`
+	Note string     `cbor:"3,keyasint"` // C2SP tlog-checkpoint with the keepers' signatures
+}
+
+// A ProveRequest names an entry.
+type ProveRequest struct {
+	Index uint64 `cbor:"1,keyasint"`
+}
+
+// A ProveReply brings the proof in its text form, a C2SP tlog-proof.
+type ProveReply struct {
+	Proof string `cbor:"1,keyasint"`
+}
+
+// A QueryRequest selects entries; its zero value selects all.
+type QueryRequest struct {
+	Account record.NodeID    `cbor:"1,keyasint,omitzero"`
+	Author  record.NodeID    `cbor:"2,keyasint,omitzero"`
+	Node    record.NodeID    `cbor:"3,keyasint,omitzero"` // the provider of a lease
+	Job     record.Ref       `cbor:"4,keyasint,omitzero"`
+	Lease   record.Ref       `cbor:"5,keyasint,omitzero"`
+	Hash    record.Ref       `cbor:"6,keyasint,omitzero"` // of the signed entry
+	Kind    record.EntryType `cbor:"7,keyasint,omitempty"`
+	Since   record.Millis    `cbor:"8,keyasint,omitempty"`
+	Until   record.Millis    `cbor:"9,keyasint,omitempty"`
+	From    uint64           `cbor:"10,keyasint,omitempty"` // index
+	Limit   uint32           `cbor:"11,keyasint,omitempty"` // zero means all
+	Reverse bool             `cbor:"12,keyasint,omitempty"` // newest first
+}
+
+// A Row is an entry and its place.
+type Row struct {
+	Index uint64        `cbor:"1,keyasint"`
+	Time  record.Millis `cbor:"2,keyasint"`
+	Entry record.Raw    `cbor:"3,keyasint"`
+	Moves []Move        `cbor:"4,keyasint,omitempty"`
+}
+
+// A Move is what an entry did to one account.
+type Move struct {
+	Account string        `cbor:"1,keyasint" json:"account"` // kind:owner
+	Debit   record.Amount `cbor:"2,keyasint,omitempty" json:"debit_ucr"`
+	Credit  record.Amount `cbor:"3,keyasint,omitempty" json:"credit_ucr"`
+	Balance record.Amount `cbor:"4,keyasint,omitempty" json:"balance_ucr"` // free, after
+}
+
+// A FollowRequest says from which entry on.
+type FollowRequest struct {
+	From uint64 `cbor:"1,keyasint"`
+}
+
+// A Leaf is a log leaf as the tree hashes it.
+type Leaf struct {
+	Index uint64 `cbor:"1,keyasint"`
+	Raw   []byte `cbor:"2,keyasint"` // encoded record.Leaf
+}
+
+// A BalanceRequest names a party.
+type BalanceRequest struct {
+	Of record.NodeID `cbor:"1,keyasint"`
+}
+
+// A BalanceReply is what a party may spend, has earned, and what is bound.
+type BalanceReply struct {
+	Free   record.Amount `cbor:"1,keyasint" json:"free_ucr"`
+	Escrow record.Amount `cbor:"2,keyasint" json:"escrow_ucr"` // of jobs not ended
+	Earned record.Amount `cbor:"3,keyasint" json:"earned_ucr"`
+	Held   record.Amount `cbor:"4,keyasint" json:"held_ucr"` // back from earnings
+}

@@ -1,0 +1,112 @@
+package wire_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"idlemesh/ledger/record"
+	"idlemesh/mesh/wire"
+)
+
+// pipe is an Opener onto one Mux, as the peer from.
+type pipe struct {
+	mux  *wire.Mux
+	from record.NodeID
+}
+
+func (p pipe) Open(ctx context.Context, _ record.NodeID, _ string) (io.ReadWriteCloser, error) {
+	here, there := net.Pipe()
+	go p.mux.Serve(context.WithoutCancel(ctx), p.from, there)
+	return here, nil
+}
+
+var alice, bob = record.NodeID{1}, record.NodeID{2}
+
+func mux() *wire.Mux {
+	m := &wire.Mux{Roles: func(record.NodeID) wire.Role { return wire.Anyone },
+		Owner: func(context.Context, record.Ref) (record.NodeID, error) { return alice, nil }}
+	wire.Handle(m, wire.Cancel, func(context.Context, wire.Caller, wire.JobQuery) (wire.Ack, error) { return wire.Ack{}, nil })
+	wire.HandleStream(m, wire.Jobs, func(_ context.Context, _ wire.Caller, q wire.JobsRequest, send func(wire.JobInfo) error) error {
+		for i := range q.Limit {
+			if err := send(wire.JobInfo{Entry: uint64(i)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return m
+}
+
+func TestOnlyTheOwnerCancels(t *testing.T) {
+	m := mux()
+	if _, err := wire.Call(t.Context(), pipe{m, alice}, bob, wire.Cancel, wire.JobQuery{}); err != nil {
+		t.Errorf("the owner: %v", err)
+	}
+	if _, err := wire.Call(t.Context(), pipe{m, bob}, bob, wire.Cancel, wire.JobQuery{}); !wire.Is(err, wire.Denied) {
+		t.Errorf("another: %v", err)
+	}
+	if _, err := wire.Call(t.Context(), pipe{m, bob}, bob, wire.Head, wire.HeadRequest{}); !wire.Is(err, wire.Invalid) {
+		t.Errorf("an unknown verb: %v", err)
+	}
+}
+
+func TestStream(t *testing.T) {
+	for _, n := range []uint32{0, 1, 100} {
+		var got uint32
+		for j, err := range wire.Stream(t.Context(), pipe{mux(), alice}, bob, wire.Jobs, wire.JobsRequest{Limit: n}) {
+			if err != nil || j.Entry != uint64(got) {
+				t.Fatalf("answer %d: %+v, %v", got, j, err)
+			}
+			got++
+		}
+		if got != n {
+			t.Errorf("%d answers, want %d", got, n)
+		}
+	}
+	for range wire.Stream(t.Context(), pipe{mux(), alice}, bob, wire.Jobs, wire.JobsRequest{Limit: 1 << 30}) {
+		break // leaving stops the other side, or this test never ends
+	}
+}
+
+func TestEndOfContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for _, err := range wire.Stream(ctx, pipe{mux(), alice}, bob, wire.Jobs, wire.JobsRequest{Limit: 1 << 30}) {
+		cancel()
+		if err != nil {
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("ended with %v", err)
+			}
+			return
+		}
+	}
+}
+
+func TestForeignVersion(t *testing.T) {
+	here, there := net.Pipe()
+	go mux().Serve(t.Context(), alice, there)
+	go here.Write([]byte{9, 0, 0, 0, 0})
+	b, err := io.ReadAll(here)
+	if err != nil || !strings.Contains(string(b), "protocol version 9: this node speaks 1") {
+		t.Errorf("answer %q, %v", b, err)
+	}
+}
+
+// FuzzServe throws foreign bytes at a Mux: it must answer or hang up, never panic.
+func FuzzServe(f *testing.F) {
+	f.Add([]byte{1, 0, 0, 0, 3, 0xa1, 0x01, 0x01})
+	f.Add([]byte{1, 0xff, 0xff, 0xff, 0xff})
+	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		mux().Serve(t.Context(), alice, &foreign{strings.NewReader(string(b))})
+	})
+}
+
+type foreign struct{ *strings.Reader }
+
+func (foreign) Write(b []byte) (int, error) { return len(b), nil }
+func (foreign) Close() error                { return nil }
