@@ -39,6 +39,9 @@ const house = `
 
 4 sandbox/worker    | sandbox sandbox/frame sandbox/engine gpu
 
+6 cli               | ledger/record mesh/identity mesh/wire
+
+7 cli/meshctl       | cli
 7 wasm-examples/hello |
 `
 
