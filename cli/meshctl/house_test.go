@@ -29,6 +29,9 @@ const house = `
 1 mesh              | ledger/record
 1 mesh/identity     | ledger/record
 1 mesh/blob         | ledger/record
+1 mesh/market       | ledger/record
+1 mesh/plan         | ledger/record
+1 mesh/policy       | ledger/record
 
 2 mesh/wire         | ledger/record
 2 gpu/simgpu        | gpu/kernel gpu/cpu
