@@ -235,6 +235,9 @@ func TestCloseEndsARunningList(t *testing.T) {
 	if !errors.Is(err, cpu.ErrStopped) {
 		t.Errorf("Submit = %v, want an end by Close", err)
 	}
+	if s.Spent().FLOP != 30<<31 {
+		t.Errorf("a list that was begun is metered at %d FLOP", s.Spent().FLOP)
+	}
 	if _, err := s.Alloc(1); !errors.Is(err, gpu.ErrClosed) {
 		t.Errorf("Alloc after Close = %v", err)
 	}
