@@ -34,8 +34,12 @@ const house = `
 1 mesh/policy       | ledger/record
 
 2 mesh/wire         | ledger/record
+1 ledger/account    | ledger/record
+1 ledger/tree       | ledger/record
+
 2 gpu/simgpu        | gpu/kernel gpu/cpu
 2 sandbox/engine    | gpu/kernel sandbox sandbox/wasmbin
+2 ledger            | ledger/record ledger/account ledger/tree
 
 3 mesh/author       | ledger/record mesh/wire
 3 gpu               | gpu/kernel gpu/cpu gpu/simgpu

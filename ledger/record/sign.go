@@ -161,3 +161,9 @@ func (s *Signed[T]) UnmarshalCBOR(b []byte) error {
 func (e envelope) message() ([]byte, error) {
 	return Encode(sigStructure{Context: "Signature1", Protected: e.Protected, External: []byte{}, Payload: e.Payload})
 }
+
+// Verify reports whether k made sig over msg, by the one rule that every signature
+// here is verified by.
+func (k PublicKey) Verify(msg, sig []byte) bool {
+	return len(sig) == ed25519.SignatureSize && ed25519.VerifyWithOptions(k[:], msg, sig, zip215)
+}

@@ -1,0 +1,150 @@
+package account
+
+import (
+	"errors"
+	"fmt"
+
+	"idlemesh/ledger/record"
+)
+
+var (
+	// ErrEntry is returned for an entry that breaks a rule whatever the balances are.
+	ErrEntry = errors.New("entry refused")
+	// ErrAuthor is returned for what its signer may not do.
+	ErrAuthor = errors.New("not allowed for its signer")
+	// ErrOnce is returned for a second escrow of a job, lease of an attempt, end of a
+	// lease or use of a deposit's reference, whoever writes it.
+	ErrOnce = errors.New("already done")
+	// ErrClosed is returned for a job whose escrow is closed, or too late.
+	ErrClosed = errors.New("job is closed")
+	// ErrUnknown is returned for a job or lease that is not in the ledger.
+	ErrUnknown = errors.New("not in the ledger")
+	// ErrCap is returned for a deposit above what the mint may still give today.
+	ErrCap = errors.New("above the mint's daily cap")
+)
+
+// An OverdraftError reports a leg larger than the payer's free balance.
+type OverdraftError struct {
+	Account    ID
+	Have, Want record.Amount
+}
+
+// Error names the account and both amounts.
+func (e *OverdraftError) Error() string {
+	return fmt.Sprintf("account %v holds %v credits, %v are needed", e.Account, e.Have, e.Want)
+}
+
+// Apply returns what entry e, whose author is by, does in state s at ledger time now,
+// or why it may not. It checks every invariant of the accounts: sums fit 64 bits, no
+// balance falls below zero with what is pending, and what is pending ends once.
+func Apply(s State, by record.NodeID, now record.Millis, e record.Entry) (Effects, error) {
+	if err := check(e); err != nil {
+		return Effects{}, err
+	}
+	eff, err := effects(s, by, now, e)
+	if err != nil {
+		return Effects{}, err
+	}
+	if e.Stream != (record.Ref{}) && e.Stream != eff.Job {
+		return Effects{}, refuse(ErrEntry, "its stream is neither its author's account nor its job")
+	}
+	if err := eff.settle(s); err != nil {
+		return Effects{}, err
+	}
+	return eff, nil
+}
+
+func effects(s State, by record.NodeID, now record.Millis, e record.Entry) (Effects, error) {
+	switch e.Kind {
+	case record.TypeDeposit:
+		return deposit(s, by, now, *e.Deposit)
+	case record.TypeJob:
+		return open(s, now, *e.Job)
+	case record.TypeLease:
+		return lease(s, now, *e.Lease)
+	case record.TypeSettle:
+		return settle(s, *e.Settle)
+	case record.TypeCut:
+		return cut(s, by, *e.Cut)
+	default:
+		return closeJob(s, by, *e.Close)
+	}
+}
+
+// check reports whether e has a version, an idempotency key and exactly the body
+// that its kind names.
+func check(e record.Entry) error {
+	bodies := map[record.EntryType]bool{
+		record.TypeDeposit: e.Deposit != nil, record.TypeJob: e.Job != nil, record.TypeLease: e.Lease != nil,
+		record.TypeSettle: e.Settle != nil, record.TypeCut: e.Cut != nil, record.TypeClose: e.Close != nil,
+	}
+	set := 0
+	for _, there := range bodies {
+		if there {
+			set++
+		}
+	}
+	switch {
+	case e.V != 1:
+		return refuse(ErrEntry, "version %d, this ledger speaks 1", e.V)
+	case set != 1 || !bodies[e.Kind]:
+		return refuse(ErrEntry, "its body is not that of a %v", e.Kind)
+	case e.Idem == record.Ref{}:
+		return refuse(ErrEntry, "no idempotency key")
+	}
+	return nil
+}
+
+// settle computes the balances that the legs leave, or says why they may not.
+func (f *Effects) settle(s State) error {
+	for _, l := range f.Legs {
+		if err := f.side(s, l, l.Debit, true); err != nil {
+			return err
+		}
+		if err := f.side(s, l, l.Credit, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Effects) side(s State, l Leg, id ID, debit bool) error {
+	c, err := f.changed(s, id)
+	if err != nil {
+		return err
+	}
+	if free := c.After.Free(); debit && l.Move != Release && id.Kind != Mint && free < l.Amount {
+		return &OverdraftError{Account: id, Have: free, Want: l.Amount}
+	}
+	c.After, err = c.After.apply(l, debit)
+	if err != nil {
+		return refuse(ErrEntry, "%v: %v", id, err)
+	}
+	return nil
+}
+
+// changed returns id's row, which later calls may move.
+func (f *Effects) changed(s State, id ID) (*Changed, error) {
+	for i := range f.Balances {
+		if f.Balances[i].Account == id {
+			return &f.Balances[i], nil
+		}
+	}
+	b, err := s.Balance(id)
+	if err != nil {
+		return nil, err
+	}
+	f.Balances = append(f.Balances, Changed{Account: id, Before: b, After: b})
+	return &f.Balances[len(f.Balances)-1], nil
+}
+
+// move appends a leg; nothing moves nothing.
+func (f *Effects) move(how Move, from, to ID, amount record.Amount) {
+	if amount > 0 {
+		f.Legs = append(f.Legs, Leg{Debit: from, Credit: to, Amount: amount, Move: how})
+	}
+}
+
+func refuse(kind error, format string, args ...any) error {
+	return fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,318 @@
+package ledger
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+
+	"github.com/cockroachdb/pebble/v2"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"idlemesh/ledger/account"
+	"idlemesh/ledger/record"
+	"idlemesh/ledger/tree"
+)
+
+// A Query selects entries; its zero value selects all. Several fields select what
+// fits each of them.
+type Query struct {
+	Account record.NodeID // a party whose balances the entry moved; fills Row.Moves
+	Author  record.NodeID // who signed the entry
+	Node    record.NodeID // the provider of its lease
+	Job     record.Ref
+	Lease   record.Ref
+	Hash    record.Ref // of the signed entry
+	Kind    record.EntryType
+	Since   record.Millis // ledger time, inclusive
+	Until   record.Millis // ledger time, exclusive; zero means no end
+	From    uint64        // index, inclusive: the first to yield, or the last if Reverse and not zero
+	Limit   int           // rows; zero means all
+	Reverse bool          // newest first
+}
+
+// A Row is an entry and its place.
+type Row struct {
+	Index uint64
+	Time  record.Millis
+	Entry record.Raw // a record.Signed[record.Entry], verified when it was appended
+	Leaf  []byte     // what the tree hashes: an encoded record.Leaf
+	Moves []account.Changed
+}
+
+// Query yields the entries of q in order, as of the head when it began. It stops at the
+// first error and when ctx ends.
+func (l *Ledger) Query(ctx context.Context, q Query) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		release, err := l.hold()
+		if err != nil {
+			yield(Row{}, err)
+			return
+		}
+		defer release()
+		snap := l.db.NewSnapshot()
+		defer snap.Close()
+		s := search{q: q, r: snap, size: l.Head().Size, view: view{get: func(k []byte) ([]byte, error) { return getFrom(snap, k) }}}
+		if err := s.run(ctx, yield); err != nil {
+			yield(Row{}, l.guard.read(err))
+		}
+	}
+}
+
+// Entry returns the entry at an index.
+func (l *Ledger) Entry(index uint64) (Row, error) {
+	for row, err := range l.Query(context.Background(), Query{From: index, Limit: 1}) {
+		return row, err
+	}
+	return Row{}, fmt.Errorf("%w: index %d", ErrNotFound, index)
+}
+
+// Follow yields entries from index on, waiting for new ones until ctx ends or the
+// ledger is closed.
+func (l *Ledger) Follow(ctx context.Context, from uint64) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		for {
+			l.mu.RLock()
+			grown, closed := l.grown, l.closed
+			l.mu.RUnlock()
+			if closed || ctx.Err() != nil {
+				return
+			}
+			for row, err := range l.Query(ctx, Query{From: from}) {
+				if ctx.Err() != nil || !yield(row, err) || err != nil {
+					return
+				}
+				from = row.Index + 1
+			}
+			select {
+			case <-grown:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// Prove returns a proof that the entry at index stands in the log under the signed head.
+func (l *Ledger) Prove(index uint64) (p tree.Proof, err error) {
+	release, err := l.hold()
+	if err != nil {
+		return p, err
+	}
+	defer release()
+	head := l.Head()
+	switch {
+	case l.key == nil:
+		return p, ErrReadOnly
+	case index >= head.Size:
+		return p, fmt.Errorf("%w: index %d of %d", ErrNotFound, index, head.Size)
+	}
+	v := l.view()
+	leaf, err := v.get(key(keyEntry, u64(index)))
+	if err != nil {
+		return p, l.guard.read(err)
+	}
+	path, err := tlog.ProveRecord(int64(head.Size), int64(index), v)
+	if err != nil {
+		return p, l.guard.read(err)
+	}
+	p = tree.Proof{Index: index, Leaf: leaf, Head: head, Path: make([]record.Ref, len(path))}
+	for i, h := range path {
+		p.Path[i] = record.Ref(h)
+	}
+	return p, nil
+}
+
+// A search is one query's walk over the narrowest index, each row checked against the
+// others.
+type search struct {
+	view
+	q    Query
+	r    pebble.Reader
+	size uint64
+}
+
+// filters are the index prefixes that a row must stand under, the narrowest first.
+func (q Query) filters() (out [][]byte) {
+	add := func(on bool, prefix string, id []byte) {
+		if on {
+			out = append(out, key(prefix, id))
+		}
+	}
+	add(q.Lease != record.Ref{}, keyLease, q.Lease[:])
+	add(q.Job != record.Ref{}, keyJob, q.Job[:])
+	add(q.Node != record.NodeID{}, keyNode, q.Node[:])
+	add(q.Author != record.NodeID{}, keyNode, q.Author[:])
+	add(q.Account != record.NodeID{}, keyNode, q.Account[:])
+	add(q.Kind != 0, keyKind, []byte{byte(q.Kind >> 8), byte(q.Kind)})
+	return append(out, []byte(keyEntry))
+}
+
+func (s *search) run(ctx context.Context, yield func(Row, error) bool) error {
+	lo, hi, err := s.bounds()
+	if err != nil || lo >= hi {
+		return err
+	}
+	all := s.q.filters()
+	it, err := s.r.NewIter(&pebble.IterOptions{LowerBound: key("", all[0], u64(lo)), UpperBound: key("", all[0], u64(hi))})
+	if err != nil {
+		return err
+	}
+	step, left := it.Next, cmp.Or(s.q.Limit, math.MaxInt)
+	ok := false
+	if s.q.Reverse {
+		step, ok = it.Prev, it.Last()
+	} else {
+		ok = it.First()
+	}
+	for ; ok && left > 0 && ctx.Err() == nil; ok = step() {
+		index := binary.BigEndian.Uint64(it.Key()[len(all[0]):])
+		row, fits, err := s.row(index, all[1:])
+		if err != nil {
+			return errors.Join(err, it.Close())
+		}
+		if !fits {
+			continue
+		}
+		if left--; !yield(row, nil) {
+			return it.Close()
+		}
+	}
+	return errors.Join(it.Error(), it.Close(), context.Cause(ctx))
+}
+
+// bounds turns times, hash and From into indexes.
+func (s *search) bounds() (lo, hi uint64, err error) {
+	hi = s.size
+	if s.q.Reverse && s.q.From > 0 {
+		hi = min(hi, s.q.From+1)
+	} else {
+		lo = s.q.From
+	}
+	if s.q.Since > 0 {
+		at, err := s.firstIn(s.q.Since)
+		if err != nil {
+			return 0, 0, err
+		}
+		lo = max(lo, at)
+	}
+	if s.q.Until > 0 {
+		at, err := s.firstIn(s.q.Until + 59_999) // the minute after: row looks closer
+		if err != nil {
+			return 0, 0, err
+		}
+		hi = min(hi, at)
+	}
+	if s.q.Hash != (record.Ref{}) {
+		p, err := s.get(key(keyRef, s.q.Hash[:]))
+		if err != nil || len(p) != 8 {
+			return 0, 0, err
+		}
+		at := binary.BigEndian.Uint64(p)
+		lo, hi = max(lo, at), min(hi, at+1)
+	}
+	return lo, hi, nil
+}
+
+// firstIn returns the first index of t's minute or later.
+func (s *search) firstIn(t record.Millis) (uint64, error) {
+	it, err := s.r.NewIter(&pebble.IterOptions{LowerBound: key(keyMinute, u64(uint64(t)/60_000)), UpperBound: after(keyMinute)})
+	if err != nil {
+		return 0, err
+	}
+	at := s.size
+	if it.First() {
+		at = binary.BigEndian.Uint64(it.Key()[len(it.Key())-8:])
+	}
+	return at, errors.Join(it.Error(), it.Close())
+}
+
+// row reads the entry at index and reports whether it fits the other filters.
+func (s *search) row(index uint64, others [][]byte) (row Row, fits bool, err error) {
+	at := u64(index)
+	for _, prefix := range others {
+		if bytes.Equal(prefix, []byte(keyEntry)) {
+			continue
+		}
+		if there, err := s.has(key("", prefix, at)); err != nil || !there {
+			return row, false, err
+		}
+	}
+	for _, want := range [...]account.Party{{ID: s.q.Node, Role: account.Seller}, {ID: s.q.Author, Role: account.Author}} {
+		if ok, err := s.plays(want, at); err != nil || !ok {
+			return row, false, err
+		}
+	}
+	row.Index = index
+	if row.Leaf, err = s.get(key(keyEntry, at)); err != nil {
+		return row, false, err
+	}
+	leaf, err := s.leaf(index)
+	row.Time, row.Entry = leaf.Time, leaf.Entry
+	if err != nil || row.Time < s.q.Since || s.q.Until > 0 && row.Time >= s.q.Until {
+		return row, false, err
+	}
+	if s.q.Account != (record.NodeID{}) {
+		row.Moves, err = s.moves(s.q.Account, index)
+		return row, len(row.Moves) > 0, err
+	}
+	return row, true, nil
+}
+
+func (s *search) has(k []byte) (bool, error) {
+	_, closer, err := s.r.Get(k)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, closer.Close()
+}
+
+// plays reports whether a party, if one is asked for, has its role in the entry.
+func (s *search) plays(want account.Party, at []byte) (bool, error) {
+	if want.ID == (record.NodeID{}) {
+		return true, nil
+	}
+	p, err := s.get(key(keyNode, want.ID[:], at))
+	return len(p) == 1 && account.Role(p[0])&want.Role != 0, err
+}
+
+// moves returns what the entry did to a party's accounts.
+func (s *search) moves(owner record.NodeID, index uint64) (out []account.Changed, err error) {
+	for k := account.Tenant; k <= account.Mint; k++ {
+		id := account.ID{Kind: k, Owner: owner}
+		if there, err := s.has(append(accountKey(keyBalance, id), u64(index)...)); err != nil {
+			return nil, err
+		} else if !there {
+			continue
+		}
+		before, now, err := balances(s.r, id, index+1)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, account.Changed{Account: id, Before: before, After: now})
+	}
+	return out, nil
+}
+
+// balances returns an account's last two balances in a log of size.
+func balances(r pebble.Reader, id account.ID, size uint64) (before, now account.Balance, err error) {
+	prefix := accountKey(keyBalance, id)
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: append(bytes.Clone(prefix), u64(size)...)})
+	if err != nil {
+		return before, now, err
+	}
+	if it.Last() {
+		err = now.UnmarshalBinary(it.Value())
+		if err == nil && it.Prev() {
+			err = before.UnmarshalBinary(it.Value())
+		}
+	}
+	return before, now, errors.Join(err, it.Error(), it.Close())
+}
