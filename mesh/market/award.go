@@ -78,14 +78,12 @@ func Decide(tasks []Task, bids []Bid, of func(record.NodeID) Candidate, beacon r
 		return Result{}, ErrTie
 	}
 	won := a.ranked[:min(a.k, len(a.ranked))]
-	res := Result{Lost: a.lost, Unplaced: tasks[len(won):]}
+	res := Result{Unplaced: tasks[len(won):]}
 	rates := a.rates(len(won))
 	for i, b := range won {
 		res.Awards = append(res.Awards, Award{Task: tasks[i], Bid: b.Bid, Rate: rates[i], Cost: a.t.amount(b.score)})
 	}
-	for _, b := range a.ranked[len(won):] {
-		res.Lost = append(res.Lost, Loss{ID: b.By, WinsAt: a.winsAt(b, won[len(won)-1])})
-	}
+	res.Lost = a.losses(len(won))
 	return res, nil
 }
 
@@ -95,7 +93,8 @@ type auction struct {
 	limit  record.Amount
 	k      int
 	ranked []ranked // that may win, cheapest first
-	lost   []Loss
+	dear   []ranked // above R
+	lost   []Loss   // that were never offers
 }
 
 type ranked struct {
@@ -106,7 +105,7 @@ type ranked struct {
 	lot      [32]byte
 }
 
-// before reports whether r beats s whatever the lot.
+// compare is what decides before the lot does.
 func (r ranked) compare(s ranked) int {
 	return cmp.Or(cmp.Compare(r.score, s.score), cmp.Compare(r.filled, s.filled))
 }
@@ -116,20 +115,17 @@ func (a *auction) rank(bids []Bid, of func(record.NodeID) Candidate, beacon reco
 		c := of(b.By)
 		r := ranked{Bid: b, owner: c.owner(), q: penalty(a.t, c, a.limit), filled: c.Standing.Filled}
 		r.score = score(a.t, c, b.Ask, a.limit)
+		r.lot = sha256.Sum256(slices.Concat(a.t.Job[:], b.By[:], beacon[:]))
 		switch {
 		case c.ID != b.By || b.Job != a.t.Job || b.Device != c.Advert.Device || b.Ask > c.Advert.Ask:
 			a.lost = append(a.lost, Loss{ID: b.By, Why: OtherOffer})
 		case r.score > a.limit:
-			a.lost = append(a.lost, Loss{ID: b.By, Why: TooDear, WinsAt: a.ask(b, a.limit, r.q)})
+			a.dear = append(a.dear, r)
 		default:
-			r.lot = sha256.Sum256(slices.Concat(a.t.Job[:], b.By[:], beacon[:]))
 			a.ranked = append(a.ranked, r)
 		}
 	}
 	slices.SortFunc(a.ranked, order)
-	slices.SortFunc(a.lost, func(x, y Loss) int {
-		return cmp.Or(bytes.Compare(x.ID[:], y.ID[:]), cmp.Compare(x.Why, y.Why), cmp.Compare(x.WinsAt, y.WinsAt))
-	})
 	// A bid counts once, at its lowest, however often it is sent.
 	seen := map[bidKey]bool{}
 	a.ranked = slices.DeleteFunc(a.ranked, func(r ranked) bool {
@@ -204,8 +200,28 @@ func (a *auction) replacement(owner record.NodeID, n, m int) (sum record.Amount)
 	return sum + record.Amount(m)*a.limit
 }
 
-// winsAt is the highest ask at which b takes the place of the last winner.
-func (a *auction) winsAt(b, last ranked) record.Amount {
+// losses tells every bid but the first n of ranked why it lost.
+func (a *auction) losses(n int) []Loss {
+	lost := a.lost
+	for _, b := range a.ranked[n:] {
+		lost = append(lost, Loss{ID: b.By, WinsAt: a.winsAt(b, n)})
+	}
+	for _, b := range a.dear {
+		lost = append(lost, Loss{ID: b.By, WinsAt: a.winsAt(b, n), Why: TooDear})
+	}
+	slices.SortFunc(lost, func(x, y Loss) int {
+		return cmp.Or(cmp.Compare(x.Why, y.Why), cmp.Compare(y.WinsAt, x.WinsAt), bytes.Compare(x.ID[:], y.ID[:]))
+	})
+	return lost
+}
+
+// winsAt is the highest ask at which b would be among the n winners, or one more
+// where a task is left.
+func (a *auction) winsAt(b ranked, n int) record.Amount {
+	if n < a.k {
+		return a.ask(b.Bid, a.limit, b.q)
+	}
+	last := a.ranked[n-1]
 	top := last.score
 	if b.score = top; order(b, last) > 0 {
 		if top == 0 {
