@@ -1,0 +1,111 @@
+package cpu
+
+import "math"
+
+// exp is e^x as kernel.Table defines it, step by step, so that every processor
+// agrees: math.Exp differs between architectures.
+func exp(x float32) float32 {
+	switch {
+	case x != x:
+		return x
+	case x > 89:
+		return float32(math.Inf(1))
+	case x < -104:
+		return 0
+	}
+	n := float32(math.RoundToEven(float64(x * 0x1.715476p+0)))
+	r := fma(n, -0x1.62e4p-1, x)
+	r = fma(n, -0x1.7f7d1cp-20, r)
+	p := float32(0x1.694p-10)
+	p = fma(p, r, 0x1.125edcp-7)
+	p = fma(p, r, 0x1.555b5ap-5)
+	p = fma(p, r, 0x1.55545p-3)
+	p = fma(p, r, 0x1.fffff6p-2)
+	p = fma(p, r, 1)
+	p = fma(p, r, 1)
+	i := int(n)
+	return float32(float32(p*pow2(i>>1)) * pow2(i-(i>>1)))
+}
+
+// pow2 returns 2^n for n from -126 to 127.
+func pow2(n int) float32 { return math.Float32frombits(uint32(n+127) << 23) }
+
+func sigmoid(x float32) float32 { return 1 / (1 + exp(-x)) }
+
+func silu(x float32) float32 { return float32(x * sigmoid(x)) }
+
+func gelu(x float32) float32 {
+	u := float32(0x1.6e4e26p-5 * x)
+	u = float32(0x1.988454p+0 * fma(u, float32(x*x), x))
+	return float32(x * sigmoid(u))
+}
+
+// sincos returns sine and cosine of a as kernel.Table defines them.
+func sincos(a float64) (sin, cos float32) {
+	if !(math.Abs(a) <= 1<<20) {
+		nan := float32(math.NaN())
+		return nan, nan
+	}
+	q := math.RoundToEven(float64(a * 0.6366197723675814))
+	r := float32(float64(a-float64(q*0x1.921fb544p+0)) - float64(q*0x1.0b4611a626331p-34))
+	s := float32(r * r)
+	p := float32(0x1.80ap-19)
+	p = fma(p, s, -0x1.a0690cp-13)
+	p = fma(p, s, 0x1.111182p-7)
+	p = fma(p, s, -0x1.555556p-3)
+	sn := fma(float32(p*s), r, r)
+	c := float32(0x1.9a8p-16)
+	c = fma(c, s, -0x1.6c0efap-10)
+	c = fma(c, s, 0x1.55555p-5)
+	c = fma(c, s, -0.5)
+	c = fma(c, s, 1)
+	switch int(q) & 3 {
+	case 1:
+		return c, -sn
+	case 2:
+		return -sn, -c
+	case 3:
+		return -c, sn
+	}
+	return sn, c
+}
+
+func sqrt(x float32) float32 { return float32(math.Sqrt(float64(x))) }
+
+// lanes is the width of a lane sum.
+const lanes = 16
+
+// dot is the lane sum of a[i]·b[i].
+func dot(a, b []float32) float32 {
+	var s [lanes]float32
+	b = b[:len(a)]
+	for len(a) >= lanes {
+		x, y := (*[lanes]float32)(a), (*[lanes]float32)(b)
+		for j := range s {
+			s[j] = fma(x[j], y[j], s[j])
+		}
+		a, b = a[lanes:], b[lanes:]
+	}
+	for j := range a {
+		s[j] = fma(a[j], b[j], s[j])
+	}
+	return fold(&s)
+}
+
+// total is the lane sum of a.
+func total(a []float32) float32 {
+	var s [lanes]float32
+	for i, v := range a {
+		s[i%lanes] += v
+	}
+	return fold(&s)
+}
+
+func fold(s *[lanes]float32) float32 {
+	for w := lanes / 2; w > 0; w /= 2 {
+		for j := range w {
+			s[j] += s[j+w]
+		}
+	}
+	return s[0]
+}

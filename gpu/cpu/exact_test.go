@@ -1,0 +1,93 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"idlemesh/gpu/kernel"
+)
+
+// TestGemmIsOneChain holds the unrolled, packed and shared-out gemm to the table's
+// definition, bit by bit, over shapes that end inside tiles, chains and bands.
+func TestGemmIsOneChain(t *testing.T) {
+	for _, s := range [][3]int{{1, 1, 1}, {1, 6, 385}, {1, 70, 1200}, {2, 5, 383}, {7, 9, 768}, {65, 13, 100}, {130, 20, 50}} {
+		for flags := range uint16(4) {
+			t.Run(fmt.Sprint(s, flags), func(t *testing.T) {
+				m, n, k := s[0], s[1], s[2]
+				a, b := inexact(1, m*k), inexact(2, k*n)
+				ta, tb := flags&kernel.TransA != 0, flags&kernel.TransB != 0
+				got := multiply(t, m, n, k, flags, a, b)
+				for i := range m {
+					for j := range n {
+						var sum, part float32
+						for p := range k {
+							x, y := a[pick(ta, p*m+i, i*k+p)], b[pick(tb, j*k+p, p*n+j)]
+							part = exact(x, y, part)
+							if p%384 == 383 || p == k-1 {
+								sum, part = sum+part, 0
+							}
+						}
+						if got[i*n+j] != sum {
+							t.Fatalf("element %d, %d is %x, want %x", i, j, got[i*n+j], sum)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestThreadsDoNotShow(t *testing.T) {
+	a, b := inexact(3, 150*400), inexact(4, 400*170)
+	want := multiply(t, 150, 170, 400, 0, a, b)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, threads := range []int{1, 2, 5} {
+		runtime.GOMAXPROCS(threads)
+		if got := multiply(t, 150, 170, 400, 0, a, b); !slices.Equal(got, want) {
+			t.Errorf("%d threads change the result", threads)
+		}
+	}
+}
+
+// inexact returns numbers whose sums round at every step.
+func inexact(seed uint64, n int) []float32 {
+	r := rand.New(rand.NewPCG(seed, 9))
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(math.Ldexp(r.NormFloat64(), r.IntN(12)))
+	}
+	return v
+}
+
+func multiply(t *testing.T, m, n, k int, flags uint16, a, b []float32) []float32 {
+	t.Helper()
+	d := New(0)
+	c := kernel.Command{Op: kernel.Gemm, Flags: flags, M: uint32(m), N: uint32(n), K: uint32(k)}
+	for i, o := range []*kernel.Operand{&c.Dst, &c.A, &c.B} {
+		o.Buffer, _ = d.Alloc(uint64(4 * []int{m * n, m * k, k * n}[i]))
+	}
+	copy(floats(d.bufs[c.A.Buffer]), a)
+	copy(floats(d.bufs[c.B.Buffer]), b)
+	if err := d.Launch(nil, []kernel.Command{c}); err != nil {
+		t.Fatal(err)
+	}
+	return floats(d.bufs[c.Dst.Buffer])
+}
+
+func TestStopEndsALaunch(t *testing.T) {
+	d := New(0)
+	h, _ := d.Alloc(1 << 20)
+	stop := make(chan struct{})
+	close(stop)
+	c := kernel.Command{Op: kernel.Fill, M: 1, N: 1 << 18, Dst: kernel.Operand{Buffer: h}, Params: [10]uint32{1}}
+	if err := d.Launch(stop, []kernel.Command{c}); err != ErrStopped {
+		t.Errorf("Launch = %v, want ErrStopped", err)
+	}
+	if d.bufs[h][0] != 0 {
+		t.Error("a stopped launch still ran")
+	}
+}

@@ -1,0 +1,228 @@
+package cpu
+
+import (
+	"math"
+
+	"idlemesh/gpu/kernel"
+)
+
+const (
+	// depth is how many steps of a sum over k are chained before the chain's sum is
+	// added to the total: part of the kernel table's arithmetic.
+	depth = 384
+	// tile is how many columns are summed at once, which hides the latency of the
+	// chains; it does not show in results.
+	tile = 4
+	// tall is how many rows share a packed panel of B.
+	tall = 64
+)
+
+// A matrix is a view of elements at row·down + column·right.
+type matrix struct {
+	v           []float32
+	down, right int
+}
+
+func (o *call) matrix(w []uint32, cols int, ld uint32, trans bool) matrix {
+	m := matrix{v: floats(w), down: cols, right: 1}
+	if ld != 0 {
+		m.down = int(ld)
+	}
+	if trans {
+		m.down, m.right = 1, m.down
+	}
+	return m
+}
+
+// A product is one matrix of a gemm.
+type product struct {
+	m, n, k     int
+	a, b, dst   matrix
+	bias        []float32
+	alpha, beta float32
+	act         uint16
+}
+
+func (o *call) gemm() {
+	c := o.c
+	m, n, k := int(c.M), int(c.N), int(c.K)
+	ta, tb := c.Flags&kernel.TransA != 0, c.Flags&kernel.TransB != 0
+	p := product{m: m, n: n, k: k, bias: floats(o.d), act: c.Flags & (kernel.ReLU | kernel.GELU)}
+	p.a = o.matrix(o.a, pick(ta, m, k), c.Params[0], ta)
+	p.b = o.matrix(o.b, pick(tb, k, n), c.Params[1], tb)
+	p.dst = o.matrix(o.dst, n, c.Params[2], false)
+	p.alpha, p.beta = math.Float32frombits(c.Params[6]), math.Float32frombits(c.Params[7])
+	if c.Params[6] == 0 {
+		p.alpha = 1
+	}
+	if m == 1 {
+		o.columns(p, int(max(c.L, 1)))
+		return
+	}
+	high := rowsAtOnce(p)
+	perMatrix := (m + high - 1) / high
+	o.blocks(perMatrix*int(max(c.L, 1)), func(i int) {
+		q := p.batch(c, i/perMatrix)
+		lo := i % perMatrix * high
+		q.band(o.stop, lo, min(m, lo+high), 0, n)
+	})
+}
+
+// columns shares out the columns of matrices of one row, which is what a model that
+// writes one token after another asks for.
+func (o *call) columns(p product, l int) {
+	wide := max(tile, grain/p.k/tile*tile)
+	perMatrix := (p.n + wide - 1) / wide
+	o.blocks(perMatrix*l, func(i int) {
+		q := p.batch(o.c, i/perMatrix)
+		lo := i % perMatrix * wide
+		q.band(o.stop, 0, 1, lo, min(p.n, lo+wide))
+	})
+}
+
+// rowsAtOnce returns how many rows one thread takes: as many as share a panel well,
+// or all if that is little work.
+func rowsAtOnce(p product) int {
+	if float64(p.m)*float64(p.n)*float64(p.k) <= grain {
+		return min(p.m, tall)
+	}
+	return max(8, min(tall, p.m/4))
+}
+
+// batch returns the i-th product of the batch.
+func (p product) batch(c *kernel.Command, i int) product {
+	p.a.v = p.a.v[i*int(c.Params[3]):]
+	p.b.v = p.b.v[i*int(c.Params[4]):]
+	p.dst.v = p.dst.v[i*int(c.BatchStride()):]
+	return p
+}
+
+// band computes rows r0 to r1, at most tall of them, of columns c0 to c1.
+func (p *product) band(stop <-chan struct{}, r0, r1, c0, c1 int) {
+	var panel [depth * tile]float64
+	var acc [tall][tile]float32
+	for j := c0; j < c1; j += tile {
+		if stopped(stop) {
+			return
+		}
+		w := min(tile, c1-j)
+		clear(acc[:r1-r0])
+		for k0 := 0; k0 < p.k; k0 += depth {
+			k1 := min(p.k, k0+depth)
+			if r1-r0 == 1 && p.b.down == 1 && w == tile {
+				p.direct(&acc[0], r0, j, k0, k1)
+				continue
+			}
+			p.pack(&panel, k0, k1, j, w)
+			for i := r0; i < r1; i++ {
+				chain(&acc[i-r0], p.a.v[i*p.a.down+k0*p.a.right:], p.a.right, panel[:(k1-k0)*tile])
+			}
+		}
+		for i := r0; i < r1; i++ {
+			p.store(i, j, acc[i-r0][:w])
+		}
+	}
+}
+
+// pack lays columns j to j+w of B's rows k0 to k1 side by side.
+func (p *product) pack(panel *[depth * tile]float64, k0, k1, j, w int) {
+	for x := range tile {
+		if x >= w {
+			for k := range k1 - k0 {
+				panel[k*tile+x] = 0
+			}
+			continue
+		}
+		at := k0*p.b.down + (j+x)*p.b.right
+		for k := range k1 - k0 {
+			panel[k*tile+x] = float64(p.b.v[at])
+			at += p.b.down
+		}
+	}
+}
+
+// chain adds to acc the sums over a packed panel of one row of A, whose elements are
+// step apart. It is fma written out for four chains at once.
+func chain(acc *[tile]float32, a []float32, step int, panel []float64) {
+	var s0, s1, s2, s3 float64
+	at := 0
+	for ; len(panel) >= tile; panel = panel[tile:] {
+		x, q := float64(a[at]), (*[tile]float64)(panel)
+		p0, p1, p2, p3 := x*q[0], x*q[1], x*q[2], x*q[3]
+		t0, t1, t2, t3 := p0+s0, p1+s1, p2+s2, p3+s3
+		if doubtful(t0) || doubtful(t1) || doubtful(t2) || doubtful(t3) {
+			s0, s1, s2, s3 = float64(odd(p0, s0)), float64(odd(p1, s1)), float64(odd(p2, s2)), float64(odd(p3, s3))
+		} else {
+			s0, s1, s2, s3 = float64(float32(t0)), float64(float32(t1)), float64(float32(t2)), float64(float32(t3))
+		}
+		at += step
+	}
+	acc[0] += float32(s0)
+	acc[1] += float32(s1)
+	acc[2] += float32(s2)
+	acc[3] += float32(s3)
+}
+
+// direct is chain on four unpacked columns of B that each lie in one piece: packing
+// would not pay for a single row.
+func (p *product) direct(acc *[tile]float32, i, j, k0, k1 int) {
+	n := k1 - k0
+	a, step := p.a.v[i*p.a.down+k0*p.a.right:], p.a.right
+	at := j*p.b.right + k0
+	b0, b1 := p.b.v[at:][:n], p.b.v[at+p.b.right:][:n]
+	b2, b3 := p.b.v[at+2*p.b.right:][:n], p.b.v[at+3*p.b.right:][:n]
+	var s0, s1, s2, s3 float64
+	for k := range n {
+		x := float64(a[k*step])
+		p0, p1, p2, p3 := x*float64(b0[k]), x*float64(b1[k]), x*float64(b2[k]), x*float64(b3[k])
+		t0, t1, t2, t3 := p0+s0, p1+s1, p2+s2, p3+s3
+		if doubtful(t0) || doubtful(t1) || doubtful(t2) || doubtful(t3) {
+			s0, s1, s2, s3 = float64(odd(p0, s0)), float64(odd(p1, s1)), float64(odd(p2, s2)), float64(odd(p3, s3))
+		} else {
+			s0, s1, s2, s3 = float64(float32(t0)), float64(float32(t1)), float64(float32(t2)), float64(float32(t3))
+		}
+	}
+	acc[0] += float32(s0)
+	acc[1] += float32(s1)
+	acc[2] += float32(s2)
+	acc[3] += float32(s3)
+}
+
+// store finishes the sums of row i from column j on and writes them.
+func (p *product) store(i, j int, sums []float32) {
+	dst := p.dst.v[i*p.dst.down+j:][:len(sums)]
+	for x, v := range sums {
+		if p.alpha != 1 {
+			v = float32(p.alpha * v)
+		}
+		if p.beta != 0 {
+			v = fma(p.beta, dst[x], v)
+		}
+		if len(p.bias) != 0 {
+			v += p.bias[j+x]
+		}
+		dst[x] = canon(activate(p.act, v))
+	}
+}
+
+func activate(act uint16, v float32) float32 {
+	switch act {
+	case kernel.ReLU:
+		if v > 0 || v != v {
+			return v
+		}
+		return 0
+	case kernel.GELU:
+		return gelu(v)
+	case kernel.SiLU:
+		return silu(v)
+	}
+	return v
+}
+
+func pick(yes bool, a, b int) int {
+	if yes {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,117 @@
+package kernel
+
+// A Spec is one row of the kernel table.
+type Spec struct {
+	Op    Op
+	Name  string
+	Since string // version of the table that brought it
+	// Exact says that equal inputs give equal bits on every backend. The others are
+	// exact among processors only, and elsewhere within the tolerance of kerneltest.
+	Exact bool
+	// Doc says what the operands, sizes and parameters are, what is computed, and
+	// what it costs. Tensors are dense, row after row, unless it names a leading
+	// dimension. Operands are F32 where no type stands.
+	Doc string
+
+	dims    string // M, N, K, L: its letter if needed, ? if optional, - if unused
+	flags   uint16
+	params  uint8 // how many of Params it uses
+	inPlace bool  // Dst may be exactly where an input is
+	shape   func(*Command, *form) string
+}
+
+// Table lists every kernel in the order of its Op. Version 1 of the arithmetic:
+//
+// A sum over k is a chain of binary32 fused multiply-adds in ascending k from +0,
+// begun anew every 384 steps; the blocks' sums are added in order, from +0. It holds
+// for Gemm and for Attention's sum over rows.
+//
+// A lane sum over i, of a dot product or of plain values, keeps 16 partial sums: lane
+// j takes i = j, j+16, … in ascending order (fused for products), then lane j adds
+// lane j+8, j+4, j+2 and j+1.
+//
+// exp(x) is, in binary32: n = x·0x1.715476p+0 rounded to an integer, ties to even;
+// r = fma(n, -0x1.62e4p-1, x), r = fma(n, -0x1.7f7d1cp-20, r); p = 0x1.694p-10 and by
+// Horner's rule in fused steps 0x1.125edcp-7, 0x1.555b5ap-5, 0x1.55545p-3,
+// 0x1.fffff6p-2, 1, 1; times 2^(n>>1), times 2^(n-(n>>1)). Above 89 it is +Inf, below
+// -104 it is 0. sigmoid(x) = 1/(1 + exp(-x)).
+//
+// sin and cos of an angle a in binary64: q = a·0.6366197723675814 rounded to an
+// integer, ties to even; r = (a - q·0x1.921fb544p+0) - q·0x1.0b4611a626331p-34, each
+// operation rounded; r rounded to binary32; then by q's quadrant the polynomials in
+// s = r·r, in fused binary32 steps: sin r = fma(p·s, r, r) with p =
+// 0x1.80ap-19, -0x1.a0690cp-13, 0x1.111182p-7, -0x1.555556p-3; cos r = Horner in s of
+// 0x1.9a8p-16, -0x1.6c0efap-10, 0x1.55555p-5, -0.5, 1. Beyond 2^20 they are NaN.
+//
+// A result that is not a number is stored as 0x7fc00000; kernels that only move words
+// keep every bit.
+var Table = [...]Spec{
+	{Gemm, "gemm", "1", false, `Dst[M,N] = act(alpha·op(A)[M,K]·op(B)[K,N] + beta·Dst + C[N])
+C (bias) is optional. L matrices, 0 and 1 mean one. Flags: TransA (A is K×M), TransB (B is N×K), one of ReLU, GELU, SiLU.
+Params: 0..2 leading dimensions of A, B, Dst in elements (0: dense); 3..5 batch strides of A, B, Dst in elements (A, B: 0 shares one matrix; Dst: 0 is M leading dimensions); 6 alpha, 7 beta as binary32 (all bits zero: alpha is 1; beta zero: Dst is not read).
+In order: the sum over k; times alpha if that is not 1; fma(beta, Dst, ·) if beta is not zero; plus C; activation: ReLU v > 0 ? v : 0; SiLU v·sigmoid(v); GELU v·sigmoid(u), u = 0x1.988454p+0·fma(0x1.6e4e26p-5·v, v·v, v).
+Cost: 2·M·N·K·L FLOP, 20 more an element for GELU and SiLU; 4 bytes for each word from first to last of each operand, Dst twice if it is read.`,
+		"MNK?", TransA | TransB | activation, 8, false, gemm},
+	{RMSNorm, "rmsnorm", "1", false, `Dst[M,N] = (inv·A[M,N])·B[N], inv = 1/sqrt(lanes(A·A)/N + eps) for each row
+B is optional (then the product with it is left out). Params: 0 eps as binary32. Dst may be A.
+Cost: 4·M·N FLOP; every word once.`,
+		"MN--", 0, 1, true, rmsnorm},
+	{Softmax, "softmax", "1", false, `Dst[M,N] = e/lanes(e), e = exp(A - m), m the largest of the row
+A NaN makes its row NaN; elements equal to m count as exp(0). Dst may be A.
+Cost: 23·M·N FLOP; every word once.`,
+		"MN--", 0, 0, true, softmax},
+	{Add, "add", "1", true, `Dst[M,N] = A[M,N] + B[M,N], or B[N] for every row with the flag ByRow
+Dst may be A or B. Cost: M·N FLOP; every word once.`,
+		"MN--", ByRow, 0, true, pairwise},
+	{Mul, "mul", "1", true, `Dst[M,N] = A[M,N]·B[M,N], or B[N] for every row with the flag ByRow
+Dst may be A or B. Cost: M·N FLOP; every word once.`,
+		"MN--", ByRow, 0, true, pairwise},
+	{SwiGLU, "swiglu", "1", false, `Dst[M,N] = (A·sigmoid(A))·B, element by element
+Dst may be A or B. Cost: 22·M·N FLOP; every word once.`,
+		"MN--", 0, 0, true, swiglu},
+	{GetRows, "get_rows", "1", true, `Dst[M,N] = A[B[i],·] for i < M, A a table of K rows of N, B I32[M]
+A row number outside 0..K-1 gives a row of NaN. Cost: 8·M·N + 4·M bytes.`,
+		"MNK-", 0, 0, false, getRows},
+	{RoPE, "rope", "1", false, `Dst[M,N,K] = A[M,N,K] with pairs of each head turned by angle (Params[0] + token)·B[pair]
+M tokens, N heads of K elements, of which the first L turn (0: all), B[L/2] frequencies. Pairs are (2i, 2i+1), with the flag Halves (i, i+L/2): x' = fma(x, cos, -(y·sin)), y' = fma(x, sin, y·cos), each product rounded once. The angle is a product in binary64.
+Params: 0 position of the first token. Dst may be A.
+Cost: 3·M·N·L + 20·M·L FLOP; every word once.`,
+		"MNK?", Halves, 1, true, rope},
+	{KVAppend, "kv_append", "1", true, `Dst[p+i,·] = A[i,·] and C[p+i,·] = B[i,·] for i < M, rows of N elements
+Dst and C are the caches of keys and values, K rows each, both written. Params: 0 the row p.
+Cost: 16·M·N bytes.`,
+		"MNK-", 0, 1, false, kvAppend},
+	{Attention, "attention", "1", false, `Dst[M,N,K] = softmax(scale·A·keys)·values for M tokens, N heads of K elements
+A[M,N,K] queries; B, C caches of keys and values, [rows, L, K]; head h reads the cache's head h/(N/L). With the flag Causal token i sees rows 0..Params[0]+i, else all.
+Params: 0 position of the first token; 1 rows of the cache in use, at most 2^20; 2 scale as binary32 (all bits zero: 1/sqrt(K)).
+score = scale·lanes(query·key); e = exp(score - largest); Dst = sum over rows of e·value, divided by lanes(e). A NaN score makes the head NaN.
+Cost: (4·K + 20) FLOP for each row seen by each head; every word once.`,
+		"MNKL", Causal, 3, false, attention},
+	{ArgMax, "argmax", "1", true, `Dst I32[M] = the lowest index of the largest of each row of A[M,N]
+NaN is below everything; a row of NaN gives 0. Cost: M·N FLOP; every word once.`,
+		"MN--", 0, 0, false, argmax},
+	{TopK, "topk", "1", true, `Dst[M,K], C I32[M,K] = the K largest of each row of A[M,N] and their indices
+Largest first; equal ones, lowest index first; NaN is below everything. Cost: M·N·(1 + bits of K) FLOP; every word once.`,
+		"MNK-", 0, 0, false, topk},
+	{Sample, "sample", "1", false, `Dst I32[M] = an index drawn from each row of A[M,N]
+Params: 0,1 seed; 2,3 counter, row i uses counter+i (low word first); 4 temperature, 5 top-p as binary32. K: top-k, 0 is off. N is at most 2^20. A temperature not above 0 gives argmax.
+Weights: exp((x - m)/temperature), m the largest; 1 where x = m; 0 for NaN. With top-p in (0, 1) or K the indices are put in the order of topk, else they stay in order; only the first K stay, and of these the shortest prefix whose weight reaches top-p·their sum. u = (word 0 of Philox4x32-10 by key seed and counter {counter, 0, 0})>>8 · 2^-24. Drawn is the first index whose running sum is above u·sum; the last with weight above 0 if none. Sums are binary64, in order.
+Cost: M·N·(22 + bits of N) FLOP; every word once.`,
+		"MN?-", 0, 6, false, sample},
+	{Fill, "fill", "1", true, `Dst[M,N] = Params[0], the bits of an F32 or I32
+Cost: 4·M·N bytes.`,
+		"MN--", 0, 1, false, fill},
+	{Copy, "copy", "1", true, `Dst[M,N] = A[M,N], both F32 or both I32
+Params: 0, 1 leading dimensions of A and Dst in elements (0: dense). Cost: 8·M·N bytes.`,
+		"MN--", 0, 2, false, copyShape},
+}
+
+// Find returns the row of op, nil if there is none.
+func Find(op Op) *Spec {
+	for i := range Table {
+		if Table[i].Op == op {
+			return &Table[i]
+		}
+	}
+	return nil
+}

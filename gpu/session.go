@@ -1,0 +1,224 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"idlemesh/gpu/kernel"
+)
+
+var (
+	// ErrQuota is returned by Alloc beyond a quota.
+	ErrQuota = errors.New("device memory quota reached")
+	// ErrBuffer is returned for a handle that the session does not own, and for
+	// bytes outside the buffer.
+	ErrBuffer = errors.New("no such place in device memory")
+	// ErrClosed is returned by a session that was closed.
+	ErrClosed = errors.New("device session closed")
+)
+
+const (
+	// page is what allocations are charged in, so that handles cannot be had for nothing.
+	page = 256
+	// maxBuffers is how many buffers a session holds at once.
+	maxBuffers = 1 << 16
+)
+
+// A Session is one run's view of a device: its own handles, quota and meter.
+// Methods may be called from several goroutines, but run one at a time; Close alone
+// interrupts the list that is running.
+type Session struct {
+	d     *Device
+	quota uint64
+	ref   kernel.Reference
+	once  sync.Once
+	stop  chan struct{}
+
+	mu    sync.Mutex
+	bufs  map[kernel.Buffer]buffer
+	last  kernel.Buffer
+	used  uint64
+	event kernel.Event
+	cmds  []kernel.Command // of the list being submitted, with the backend's handles
+	size  func(kernel.Buffer) uint64
+	picos uint64
+	spent kernel.Spent
+}
+
+type buffer struct {
+	b    kernel.Buffer // the backend's handle
+	size uint64
+}
+
+// Session opens a session that may allocate vram bytes, at most the device's quota;
+// zero means that. Work is measured by ref.
+func (d *Device) Session(vram uint64, ref kernel.Reference) *Session {
+	if vram == 0 || vram > d.quota {
+		vram = d.quota
+	}
+	s := &Session{d: d, quota: vram, ref: ref, stop: make(chan struct{}), bufs: map[kernel.Buffer]buffer{}}
+	s.size = func(b kernel.Buffer) uint64 { return s.bufs[b].size }
+	return s
+}
+
+// Alloc returns a zeroed buffer of size bytes. Handles count up from 1 and are never
+// used again.
+func (s *Session) Alloc(size uint64) (kernel.Buffer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	charge := charged(size)
+	switch {
+	case s.closed():
+		return 0, ErrClosed
+	case size == 0:
+		return 0, fmt.Errorf("alloc: %w: a buffer has at least one byte", ErrBuffer)
+	case charge > s.quota-s.used:
+		return 0, fmt.Errorf("alloc: %w: %d bytes asked for, %d of %d free", ErrQuota, size, s.quota-s.used, s.quota)
+	case len(s.bufs) >= maxBuffers || s.last == math.MaxUint32:
+		return 0, fmt.Errorf("alloc: %w: %d buffers at once", ErrQuota, maxBuffers)
+	}
+	b, err := s.d.alloc(size, charge)
+	if err != nil {
+		return 0, fmt.Errorf("alloc: %w", err)
+	}
+	s.last++
+	s.used += charge
+	s.bufs[s.last] = buffer{b, size}
+	return s.last, nil
+}
+
+// Free zeroes the buffer and gives it back.
+func (s *Session) Free(b kernel.Buffer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	buf, ok := s.bufs[b]
+	if !ok {
+		return fmt.Errorf("free: %w: handle %d", ErrBuffer, b)
+	}
+	s.freeLocked(b, buf)
+	return nil
+}
+
+func (s *Session) freeLocked(b kernel.Buffer, buf buffer) {
+	charge := charged(buf.size)
+	s.d.free(buf.b, charge)
+	s.used -= charge
+	delete(s.bufs, b)
+}
+
+// Write copies p to the buffer at off.
+func (s *Session) Write(b kernel.Buffer, off uint64, p []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	buf, err := s.insideLocked(b, off, len(p))
+	if err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return s.d.b.Write(buf, off, p)
+}
+
+// Read copies from the buffer at off into p.
+func (s *Session) Read(b kernel.Buffer, off uint64, p []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	buf, err := s.insideLocked(b, off, len(p))
+	if err != nil {
+		return fmt.Errorf("read: %w", err)
+	}
+	return s.d.b.Read(buf, off, p)
+}
+
+func (s *Session) insideLocked(b kernel.Buffer, off uint64, n int) (kernel.Buffer, error) {
+	buf, ok := s.bufs[b]
+	if !ok {
+		return 0, fmt.Errorf("%w: handle %d", ErrBuffer, b)
+	}
+	if off > buf.size || buf.size-off < uint64(n) {
+		return 0, fmt.Errorf("%w: %d bytes at %d of buffer %d, which has %d", ErrBuffer, n, off, b, buf.size)
+	}
+	return buf.b, nil
+}
+
+// Submit checks every command and runs all of them in order, or none. It returns
+// when they are done, however long the device is busy with others before, unless
+// Close ends it early. A list that was begun is metered. Events count up from 1.
+func (s *Session) Submit(cmds []kernel.Command) (kernel.Event, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed() {
+		return 0, ErrClosed
+	}
+	cost, picos, err := kernel.CheckList(cmds, s.size, s.ref)
+	if err != nil {
+		return 0, fmt.Errorf("submit: %w", err)
+	}
+	s.cmds = append(s.cmds[:0], cmds...)
+	for i := range s.cmds {
+		c := &s.cmds[i]
+		for _, o := range [...]*kernel.Operand{&c.Dst, &c.A, &c.B, &c.C} {
+			o.Buffer = s.bufs[o.Buffer].b
+		}
+	}
+	busy, err := s.d.launch(s.stop, s.cmds)
+	s.spent.Busy += uint64(busy)
+	if !errors.Is(err, ErrClosed) { // a list that was begun is paid
+		s.picos += picos
+		s.spent.FLOP += cost.FLOP
+		s.spent.Bytes += cost.Bytes
+	}
+	if err != nil {
+		return 0, fmt.Errorf("submit: %w", err)
+	}
+	s.event++
+	return s.event, nil
+}
+
+// Wait returns when ev is done, which it is when Submit has returned it.
+func (s *Session) Wait(_ context.Context, ev kernel.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ev == 0 || ev > s.event {
+		return fmt.Errorf("wait: event %d was not submitted", ev)
+	}
+	return nil
+}
+
+// Spent returns what the session has used so far.
+func (s *Session) Spent() kernel.Spent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	spent := s.spent
+	spent.Work = s.picos / 1000
+	return spent
+}
+
+// Close ends the list that is running and frees and zeroes all the session holds.
+func (s *Session) Close() error {
+	s.once.Do(func() { close(s.stop) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for b, buf := range s.bufs {
+		s.freeLocked(b, buf)
+	}
+	return nil
+}
+
+func (s *Session) closed() bool {
+	select {
+	case <-s.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// charged rounds size up to whole pages; a size near the top of 64 bits stays there.
+func charged(size uint64) uint64 {
+	if size > math.MaxUint64-page {
+		return math.MaxUint64
+	}
+	return (size + page - 1) / page * page
+}
