@@ -47,9 +47,11 @@ const house = `
 4 sandbox/worker    | sandbox sandbox/frame sandbox/engine gpu
 
 6 cli               | ledger/record mesh/identity mesh/wire
+6 wasm-examples/generate/llama | gpu/kernel
 
 7 cli/meshctl       | cli
-7 wasm-examples/hello |
+7 wasm-examples/hello    |
+7 wasm-examples/generate | sandbox/guest wasm-examples/generate/llama
 `
 
 // never names what must not be reached, however far down.
