@@ -38,7 +38,7 @@ const house = `
 1 ledger/tree       | ledger/record
 
 2 gpu/simgpu        | gpu/kernel gpu/cpu
-2 sandbox/engine    | gpu/kernel sandbox sandbox/wasmbin
+2 sandbox/engine    | gpu/kernel sandbox
 2 ledger            | ledger/record ledger/account ledger/tree
 
 3 mesh/author       | ledger/record mesh/wire
