@@ -192,16 +192,23 @@ func (b *Book) Candidate(now record.Millis, id record.NodeID) Candidate {
 	return c
 }
 
-// census looks at every node for t, an entry of declined being a lasting no.
-func (b *Book) census(now record.Millis, t Task, declined map[record.NodeID]bool) *census {
-	n := &census{t: t, now: now, p: b.params, counts: map[Reason]int{}, single: map[Reason][]Candidate{}}
-	for id, known := range b.nodes {
-		if known.advert.Expires+forget <= now {
-			continue
+// candidates are the nodes that advertise, or did lately.
+func (b *Book) candidates(now record.Millis) []Candidate {
+	var all []Candidate
+	for id, n := range b.nodes {
+		if n.advert.Expires+forget > now {
+			all = append(all, b.Candidate(now, id))
 		}
-		c := b.Candidate(now, id)
+	}
+	return all
+}
+
+// census looks at all candidates for t, an entry of declined being a lasting no.
+func (b *Book) census(now record.Millis, t Task, all []Candidate, declined map[record.NodeID]bool) *census {
+	n := &census{t: t, now: now, p: b.params, counts: map[Reason]int{}, single: map[Reason][]Candidate{}}
+	for _, c := range all {
 		bad := misfits(t, c, now, b.params)
-		bad.add(Declined, declined[id])
+		bad.add(Declined, declined[c.ID])
 		n.add(c, bad)
 	}
 	if len(n.fits) == 0 && n.busy == 0 {
@@ -235,7 +242,7 @@ type Quote struct {
 // nothing.
 func (b *Book) Quote(now record.Millis, terms record.Job, work record.Work) Quote {
 	t := Task{Terms: terms, Work: work}
-	n := b.census(now, t, nil)
+	n := b.census(now, t, b.candidates(now), nil)
 	q := Quote{Nodes: n.nodes, Fits: len(n.fits), Busy: n.busy, Counts: n.counts, Ceiling: Ceiling(t, b.params)}
 	if n.never() {
 		q.NoMatch = n.noMatch()

@@ -76,7 +76,7 @@ func misfits(t Task, c Candidate, now record.Millis, p record.Params) (s set) {
 	s.add(Stale, a.Expires <= now)
 	s.add(WrongRegion, !within(a.Region, need.Region))
 	s.add(WrongTier, !slices.Contains(a.Tiers, t.Terms.Tier))
-	s.add(WrongModel, !strings.Contains(normal(a.Device.Model), normal(need.Model)))
+	s.add(WrongModel, need.Model != "" && !strings.Contains(normal(a.Device.Model), normal(need.Model)))
 	s.add(TooSmall, a.Device.VRAM < need.VRAM)
 	s.add(Simulated, a.Device.Simulated && !p.AllowSimulated)
 	s.add(NoWindow, !slices.ContainsFunc(a.Windows, func(w record.Window) bool { return holds(w, now, Span(t, c)) }))

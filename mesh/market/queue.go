@@ -86,14 +86,25 @@ func (b *Book) Next(now record.Millis) []Step {
 			b.release(p)
 		}
 	}
+	all := b.candidates(now)
+	places := uint32(0)
+	for _, c := range all {
+		places += c.free()
+	}
 	var steps []Step
 	var asking []*want
 	for _, q := range b.order() {
-		n, err := b.look(now, q)
+		// Each of those before gets a place: what is left for this one, if anything,
+		// is for a later call.
+		full := uint32(len(asking)) >= places
+		if now <= q.terms.Expires && b.waits(now, q, all, full) {
+			continue
+		}
+		n, err := b.look(now, q, all)
 		if err != nil {
 			steps = append(steps, q.give(err))
 			b.tidy(q)
-		} else if len(n.fits) > 0 {
+		} else if len(n.fits) > 0 && !full {
 			asking = append(asking, &want{queue: q, census: n, group: q.group(n.places())})
 		}
 	}
@@ -128,12 +139,32 @@ func (b *Book) order() []*queue {
 	return qs
 }
 
+// waits reports whether q can only wait: somebody fits, but not now. It looks no
+// farther than it must, for it is asked of every job at every turn.
+func (b *Book) waits(now record.Millis, q *queue, all []Candidate, full bool) bool {
+	later := false
+	for _, c := range all {
+		if later && (full || c.free() == 0) || q.declined[c.ID] {
+			continue
+		}
+		switch bad := misfits(*q.tasks[0], c, now, b.params); {
+		case bad == 0 && !full:
+			return false
+		case bad&^(1<<Busy) == 0:
+			if later = true; full {
+				return true
+			}
+		}
+	}
+	return later
+}
+
 // look returns who fits the first group of a queue, or why nobody ever will.
-func (b *Book) look(now record.Millis, q *queue) (*census, error) {
+func (b *Book) look(now record.Millis, q *queue, all []Candidate) (*census, error) {
 	if now > q.terms.Expires {
 		return nil, ErrExpired
 	}
-	n := b.census(now, *q.tasks[0], q.declined)
+	n := b.census(now, *q.tasks[0], all, q.declined)
 	heard := b.born
 	if n.nodes == 0 {
 		heard = q.wanted
@@ -151,7 +182,7 @@ func (b *Book) Explain(now record.Millis, job record.Ref) error {
 	if q == nil || len(q.tasks) == 0 {
 		return nil
 	}
-	if n := b.census(now, *q.tasks[0], q.declined); len(n.fits) == 0 {
+	if n := b.census(now, *q.tasks[0], b.candidates(now), q.declined); len(n.fits) == 0 {
 		return n.noMatch()
 	}
 	return nil

@@ -1,10 +1,6 @@
 package market
 
-import (
-	"math/big"
-
-	"idlemesh/ledger/record"
-)
+import "idlemesh/ledger/record"
 
 // A Standing is what ledger entries say of a provider: anyone who folds the same
 // entries with the ledger's times has the same Standing. The zero value is a
@@ -61,12 +57,22 @@ func (s Standing) Reliability() uint32 {
 	if n == 0 {
 		return 0
 	}
-	spread := mulDiv(s.Good, s.Bad, n) + zz/4 // millionths
-	root := new(big.Int).SetUint64(spread)
-	root.Sqrt(root.Mul(root, big.NewInt(ppm)))
-	high, low := s.Good+zz/2, mulDiv(root.Uint64(), z, 1000)
+	spread := mulDiv(s.Good, s.Bad, n) + zz/4 // millionths, below 2^40
+	high, low := s.Good+zz/2, mulDiv(root(spread*ppm), z, 1000)
 	if low >= high {
 		return 0
 	}
 	return uint32(mulDiv(high-low, ppm, n+zz))
+}
+
+// root is the square root of n, rounded down, by Newton's method from above.
+func root(n uint64) uint64 {
+	x := uint64(1) << 32
+	for {
+		y := (x + n/x) / 2
+		if y >= x {
+			return x
+		}
+		x = y
+	}
 }
