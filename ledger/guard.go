@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -24,7 +25,8 @@ type guard struct {
 	minFree uint64
 	log     *slog.Logger
 
-	stuck chan struct{} // closed once Pebble must not be called again
+	stuck   chan struct{} // closed once Pebble must not be called again
+	closing chan struct{} // closed by Close: nobody waits for room any more
 
 	mu     sync.Mutex
 	broken error         // for good
@@ -33,7 +35,7 @@ type guard struct {
 }
 
 func newGuard(fs vfs.FS, dir string, minFree uint64, log *slog.Logger) *guard {
-	return &guard{fs: fs, dir: dir, minFree: minFree, log: log, stuck: make(chan struct{}), filled: make(chan struct{})}
+	return &guard{fs: fs, dir: dir, minFree: minFree, log: log, stuck: make(chan struct{}), closing: make(chan struct{}), filled: make(chan struct{})}
 }
 
 // usable refuses when the ledger is broken.
@@ -133,11 +135,13 @@ func (g *guard) read(err error) error {
 	return g.fail(corrupted(err))
 }
 
+// corrupted makes an ErrCorrupt of one line, of errors of Pebble's that have several.
 func corrupted(err error) error {
 	if errors.Is(err, ErrCorrupt) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return fmt.Errorf("%w: %s", ErrCorrupt, line)
 }
 
 // listener hears of Pebble's background work.
@@ -153,7 +157,7 @@ func (g *guard) listener() *pebble.EventListener {
 			_ = g.fail(corrupted(err))
 		},
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
-			_ = g.fail(fmt.Errorf("%w: %s: %w", ErrCorrupt, info.Path, info.Details))
+			_ = g.fail(fmt.Errorf("%s: %w", info.Path, corrupted(info.Details)))
 		},
 		DiskSlow: func(info pebble.DiskSlowInfo) { g.log.Warn("ledger: slow disk", "info", info.String()) },
 	}
@@ -171,11 +175,7 @@ func (g *guard) Errorf(format string, args ...any) {
 // must not end by it: the goroutine is parked with whatever locks it holds, so nothing
 // more is written or deleted, and the ledger answers with the reason.
 func (g *guard) Fatalf(format string, args ...any) {
-	err := fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
-	if g.fail(err) == err {
-		close(g.stuck)
-	}
-	select {}
+	g.park(fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...)))
 }
 
 func ballastName(fs vfs.FS, dir string) string { return fs.PathJoin(dir, "ballast") }

@@ -1,8 +1,8 @@
 package ledger
 
 import (
+	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -43,8 +43,8 @@ func (l *Ledger) inspect(store string, lock *pebble.Lock, best keptHead) (s stor
 	})
 	db := l.db
 	l.db = nil
-	err = errors.Join(err, l.guard.within(nil, db.Close), l.guard.usable())
-	if err != nil {
+	closing := l.guard.within(nil, db.Close)
+	if err = cmp.Or(l.guard.usable(), err, closing); err != nil {
 		return s, fmt.Errorf("%w; %s", corrupted(err), remedy)
 	}
 	return s, nil
@@ -96,7 +96,7 @@ func (l *Ledger) whole(size uint64) error {
 	for it.First(); it.Valid(); it.Next() {
 		n++
 	}
-	if err := errors.Join(it.Error(), it.Close()); err != nil {
+	if err := cmp.Or(it.Error(), it.Close()); err != nil {
 		return err
 	}
 	if n != size {

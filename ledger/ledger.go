@@ -205,6 +205,7 @@ func (l *Ledger) Close() error {
 	l.closed = true
 	close(l.grown)
 	l.mu.Unlock()
+	close(l.guard.closing)
 	select {
 	case <-l.guard.stuck:
 		return l.guard.usable()

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"crypto"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ func open(dir string, m record.Signed[record.Mesh], key crypto.Signer, c Config)
 		turn: make(chan struct{}, 1), grown: make(chan struct{}),
 	}
 	if err := l.open(dir); err != nil {
-		return nil, fmt.Errorf("open ledger %s: %w", dir, errors.Join(err, l.closeFiles()))
+		return nil, fmt.Errorf("open ledger %s: %w", dir, cmp.Or(err, l.closeFiles()))
 	}
 	return l, nil
 }
@@ -157,7 +158,7 @@ func (l *Ledger) repeat(h keptHead) error {
 // and grow to their size when there is traffic.
 func (l *Ledger) options(lock *pebble.Lock, readOnly bool) *pebble.Options {
 	o := &pebble.Options{
-		FS: l.cfg.FS, Lock: lock, ReadOnly: readOnly, ErrorIfNotExists: readOnly,
+		FS: steadyFS{l.cfg.FS, l.guard}, Lock: lock, ReadOnly: readOnly, ErrorIfNotExists: readOnly,
 		Logger: l.guard, EventListener: l.guard.listener(),
 		FormatMajorVersion: pebble.FormatValueSeparation,
 		MemTableSize:       l.cfg.MemTable, MemTableStopWritesThreshold: 4,

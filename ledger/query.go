@@ -173,7 +173,7 @@ func (s *search) run(ctx context.Context, yield func(Row, error) bool) error {
 		index := binary.BigEndian.Uint64(it.Key()[len(all[0]):])
 		row, fits, err := s.row(index, all[1:])
 		if err != nil {
-			return errors.Join(err, it.Close())
+			return cmp.Or(err, it.Close())
 		}
 		if !fits {
 			continue
@@ -182,7 +182,7 @@ func (s *search) run(ctx context.Context, yield func(Row, error) bool) error {
 			return it.Close()
 		}
 	}
-	return errors.Join(it.Error(), it.Close(), context.Cause(ctx))
+	return cmp.Or(it.Error(), it.Close(), context.Cause(ctx))
 }
 
 // bounds turns times, hash and From into indexes.
@@ -228,7 +228,7 @@ func (s *search) firstIn(t record.Millis) (uint64, error) {
 	if it.First() {
 		at = binary.BigEndian.Uint64(it.Key()[len(it.Key())-8:])
 	}
-	return at, errors.Join(it.Error(), it.Close())
+	return at, cmp.Or(it.Error(), it.Close())
 }
 
 // row reads the entry at index and reports whether it fits the other filters.
@@ -314,5 +314,5 @@ func balances(r pebble.Reader, id account.ID, size uint64) (before, now account.
 			err = before.UnmarshalBinary(it.Value())
 		}
 	}
-	return before, now, errors.Join(err, it.Error(), it.Close())
+	return before, now, cmp.Or(err, it.Error(), it.Close())
 }
