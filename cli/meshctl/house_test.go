@@ -22,6 +22,8 @@ const house = `
 0 sandbox/wasmbin   |
 0 sandbox/frame     |
 
+1 ledger/account    | ledger/record
+1 ledger/tree       | ledger/record
 1 gpu/cpu           | gpu/kernel
 1 gpu/kerneltest    | gpu/kernel
 1 sandbox           | sandbox/wasmbin sandbox/frame
@@ -34,9 +36,6 @@ const house = `
 1 mesh/policy       | ledger/record
 
 2 mesh/wire         | ledger/record
-1 ledger/account    | ledger/record
-1 ledger/tree       | ledger/record
-
 2 gpu/simgpu        | gpu/kernel gpu/cpu
 2 sandbox/engine    | gpu/kernel sandbox
 2 ledger            | ledger/record ledger/account ledger/tree
