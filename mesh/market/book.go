@@ -15,6 +15,7 @@ import (
 const (
 	maxNodes   = 1 << 16
 	maxWindows = 64
+	maxText    = 128
 	advertLife = 35_000  // ms: 30 s, and clocks differ
 	forget     = 300_000 // ms after which an expired advert is no longer counted
 	stepHold   = 5_000   // ms: a Step keeps its places until Decide, at most so long
@@ -82,6 +83,8 @@ func (b *Book) Advert(now record.Millis, id record.NodeID, a record.Advert) erro
 		return fmt.Errorf("%w: expires in %d ms, want at most 30 s", ErrAdvert, a.Expires-now)
 	case a.Slots == 0 || a.Free > a.Slots || len(a.Windows) > maxWindows:
 		return fmt.Errorf("%w: %d of %d slots free, %d windows (at most %d)", ErrAdvert, a.Free, a.Slots, len(a.Windows), maxWindows)
+	case len(a.Region) > maxText || len(a.Device.Model) > maxText || len(a.Device.Backend) > maxText || len(a.Tiers) > maxText:
+		return fmt.Errorf("%w: a text or list of more than %d", ErrAdvert, maxText)
 	case n != nil && n.advert.Expires > now && a.Seq <= n.advert.Seq:
 		return fmt.Errorf("%w: number %d after %d", ErrAdvert, a.Seq, n.advert.Seq)
 	case n == nil && len(b.nodes) >= maxNodes && !b.purge(now):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"idlemesh/ledger/record"
@@ -115,6 +116,9 @@ func TestBookPlacesWaitsAndFrees(t *testing.T) {
 		t.Fatalf("%d awards, want 2", len(res.Awards))
 	}
 	w.none("places are held")
+	if err := w.Explain(now, task().Job); err == nil || err.Error() != "no provider is free: 2 are busy" {
+		t.Errorf("Explain: %v", err)
+	}
 	var leases []record.Entry
 	for _, a := range res.Awards {
 		leases = append(leases, w.lease(a))
@@ -293,6 +297,8 @@ func TestAdvertRefused(t *testing.T) {
 		"more free":        func(a *record.Advert) { a.Free = a.Slots + 1 },
 		"older":            func(a *record.Advert) { a.Seq = 4 },
 		"the same again":   func(a *record.Advert) { a.Seq = 5 },
+		"a long region":    func(a *record.Advert) { a.Region = strings.Repeat("x", maxText+1) },
+		"a long model":     func(a *record.Advert) { a.Device.Model = strings.Repeat("x", maxText+1) },
 		"too many windows": func(a *record.Advert) { a.Windows = make([]record.Window, maxWindows+1) },
 	} {
 		b := NewBook(record.DefaultParams(), 0)

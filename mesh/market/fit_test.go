@@ -158,6 +158,8 @@ func TestNoMatch(t *testing.T) {
 	small.Advert.Device.VRAM = 8 << 30
 	far := good(8)
 	far.RTT = 70
+	joker, lost := good(7), good(6)
+	joker.Advert.Region, lost.RTT = "\x1b[2J; rm", -1
 	for name, tc := range map[string]struct {
 		task  func(*Task)
 		nodes []Candidate
@@ -181,7 +183,13 @@ func TestNoMatch(t *testing.T) {
 		"tier": {task: func(t *Task) { t.Terms.Tier = record.Gold }, nodes: []Candidate{good(1), good(2)},
 			text: "no provider fits: 2 do not sell tier gold", next: "--tier bronze"},
 		"region": {task: func(t *Task) { t.Terms.Needs.Region = "us" }, nodes: []Candidate{good(1)},
-			text: "no provider fits: 1 is outside region us", next: "no --region"},
+			text: "no provider fits: 1 is outside region us", next: "--region eu-de"},
+		"region of a joker": {task: func(t *Task) { t.Terms.Needs.Region = "us" }, nodes: []Candidate{joker},
+			text: "no provider fits: 1 is outside region us", next: `--region "\x1b[2J; rm"`},
+		"distance unknown": {task: func(t *Task) { t.Terms.Needs.MaxRTT = 10 }, nodes: []Candidate{lost},
+			text: "no provider fits: 1 is farther than 10 ms"},
+		"model": {task: func(t *Task) { t.Terms.Needs.Model = "H100" }, nodes: []Candidate{good(1)},
+			text: "no provider fits: 1 is not of model H100", next: `--gpu "NVIDIA GeForce RTX 4090"`},
 		"two reasons at once": {task: func(t *Task) { t.Terms.Needs.Region, t.Terms.Tier = "us", record.Gold }, nodes: []Candidate{good(1)},
 			text: "no provider fits: 1 is outside region us"},
 	} {
@@ -236,8 +244,12 @@ func relaxed(t *testing.T, k *Task, flag, value string) {
 		k.Terms.Needs.Reliability = uint32(amount)
 	case "--tier":
 		k.Terms.Tier = record.Bronze
-	case "no":
-		k.Terms.Needs.Region = ""
+	case "--region":
+		if k.Terms.Needs.Region = value; value[0] == '"' {
+			k.Terms.Needs.Region = "\x1b[2J; rm"
+		}
+	case "--gpu":
+		k.Terms.Needs.Model = strings.Trim(value, `"`)
 	default:
 		t.Fatalf("unknown flag %s", flag)
 	}

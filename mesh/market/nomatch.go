@@ -1,15 +1,20 @@
 package market
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"idlemesh/ledger/record"
 )
 
-// A NoMatchError says why nobody can ever serve a task, and what would help.
+// A NoMatchError says why nobody can serve a task, ever or (from Explain) now, and
+// what would help.
 type NoMatchError struct {
 	Counts  map[Reason]int // nodes by the first reason that each has
 	Nodes   int            // that advertise, or did lately
@@ -90,6 +95,9 @@ func (n *census) noMatch() *NoMatchError {
 		parts = append(parts, n.phrase(r))
 	}
 	e.text = "no provider fits: " + strings.Join(parts, ", ")
+	if !n.never() {
+		e.text = "no provider is free: " + strings.Join(parts, ", ")
+	}
 	if n.nodes == 0 {
 		e.text = "no provider fits: none is connected"
 	}
@@ -150,13 +158,16 @@ func cheapest(cs []Candidate) record.Amount {
 
 // relax returns the least change to the constraint behind r that lets one of cs fit.
 func (n *census) relax(r Reason, cs []Candidate) (Relaxation, bool) {
-	t := n.t
-	need := &t.Terms.Needs
-	switch flags := ""; r {
+	slices.SortFunc(cs, func(a, b Candidate) int {
+		return cmp.Or(cmp.Compare(AskRate(a.Advert.Ask, a.Advert.Device.Speed), AskRate(b.Advert.Ask, b.Advert.Device.Speed)),
+			bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	first := cs[0].Advert
+	switch r {
 	case WrongRegion:
-		return n.with(r, "no --region", cs, func(t *Task) { t.Terms.Needs.Region = "" })
+		return n.with(r, "--region "+word(first.Region), cs, func(t *Task) { t.Terms.Needs.Region = first.Region })
 	case WrongModel:
-		return n.with(r, "no --gpu", cs, func(t *Task) { t.Terms.Needs.Model = "" })
+		return n.with(r, "--gpu "+word(first.Device.Model), cs, func(t *Task) { t.Terms.Needs.Model = first.Device.Model })
 	case WrongTier:
 		for tier := record.Bronze; tier <= record.Gold; tier++ {
 			if x, ok := n.with(r, "--tier "+tier.String(), cs, func(t *Task) { t.Terms.Tier = tier }); ok {
@@ -164,32 +175,35 @@ func (n *census) relax(r Reason, cs []Candidate) (Relaxation, bool) {
 			}
 		}
 	case TooSmall:
-		need.VRAM = 0
-		for _, c := range cs {
-			need.VRAM = max(need.VRAM, c.Advert.Device.VRAM)
-		}
-		flags = "--min-vram " + strings.ReplaceAll(size(need.VRAM), " ", "")
-		return n.with(r, flags, cs, func(u *Task) { u.Terms.Needs.VRAM = need.VRAM })
+		most := slices.MaxFunc(cs, func(a, b Candidate) int { return cmp.Compare(a.Advert.Device.VRAM, b.Advert.Device.VRAM) }).Advert.Device.VRAM
+		flag := "--min-vram " + strings.ReplaceAll(size(most), " ", "")
+		return n.with(r, flag, cs, func(t *Task) { t.Terms.Needs.VRAM = most })
 	case TooFar:
-		need.MaxRTT = 0
-		for _, c := range cs {
-			if c.RTT >= 0 && (need.MaxRTT == 0 || c.RTT < need.MaxRTT) {
-				need.MaxRTT = c.RTT
-			}
-		}
-		flags = fmt.Sprintf("--max-rtt %dms", need.MaxRTT)
-		return n.with(r, flags, cs, func(u *Task) { u.Terms.Needs.MaxRTT = need.MaxRTT })
+		return n.nearer(cs)
 	case Unreliable:
-		need.Reliability = 0
+		most := uint32(0)
 		for _, c := range cs {
-			need.Reliability = max(need.Reliability, c.Standing.Reliability())
+			most = max(most, c.Standing.Reliability())
 		}
-		flags = "--min-reliability " + share(need.Reliability)
-		return n.with(r, flags, cs, func(u *Task) { u.Terms.Needs.Reliability = need.Reliability })
+		return n.with(r, "--min-reliability "+share(most), cs, func(t *Task) { t.Terms.Needs.Reliability = most })
 	case TooDear:
 		return n.dearer(cs)
 	}
 	return Relaxation{}, false
+}
+
+// nearer is the distance of the nearest, of those whose distance is known.
+func (n *census) nearer(cs []Candidate) (Relaxation, bool) {
+	least := record.Millis(-1)
+	for _, c := range cs {
+		if c.RTT >= 0 && (least < 0 || c.RTT < least) {
+			least = c.RTT
+		}
+	}
+	if least < 0 {
+		return Relaxation{}, false
+	}
+	return n.with(TooFar, fmt.Sprintf("--max-rtt %dms", least), cs, func(t *Task) { t.Terms.Needs.MaxRTT = least })
 }
 
 // with counts whom a change lets in.
@@ -256,6 +270,16 @@ func credits(a record.Amount) string {
 		s = s[:len(s)-1]
 	}
 	return s
+}
+
+// word quotes what a stranger wrote where a shell or a terminal could stumble on it.
+func word(s string) string {
+	for _, r := range s {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '-' {
+			return strconv.Quote(s)
+		}
+	}
+	return cmp.Or(s, `""`)
 }
 
 // share shows ppm as a share of one, as flags take it.
