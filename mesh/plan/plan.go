@@ -15,8 +15,8 @@ import (
 	"idlemesh/ledger/record"
 )
 
-// MaxShards bounds a job's tasks.
-const MaxShards = 1 << 16
+// MaxShards bounds a job's tasks, as the ledger does.
+const MaxShards = 100_000
 
 // Errors of Apply. The state has not changed.
 var (
