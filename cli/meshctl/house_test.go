@@ -43,7 +43,7 @@ const house = `
 3 mesh/author       | ledger/record mesh/wire
 3 gpu               | gpu/kernel gpu/cpu gpu/simgpu
 
-4 sandbox/worker    | sandbox sandbox/frame sandbox/engine gpu
+4 sandbox/worker    | sandbox sandbox/frame sandbox/engine gpu gpu/kernel
 
 6 cli               | ledger/record mesh/identity mesh/wire
 6 wasm-examples/generate/llama | gpu/kernel
