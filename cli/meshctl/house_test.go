@@ -46,11 +46,15 @@ const house = `
 4 sandbox/worker    | sandbox sandbox/frame sandbox/engine gpu gpu/kernel
 
 6 cli               | ledger/record mesh/identity mesh/wire
-6 wasm-examples/generate/llama | gpu/kernel
+6 wasm-examples/generate/llama   | gpu/kernel
+6 wasm-examples/search/passage   | gpu/kernel
+6 wasm-examples/sweep/classifier | gpu/kernel
 
 7 cli/meshctl       | cli
 7 wasm-examples/hello    |
 7 wasm-examples/generate | sandbox/guest wasm-examples/generate/llama
+7 wasm-examples/search   | sandbox/guest wasm-examples/search/passage
+7 wasm-examples/sweep    | sandbox/guest wasm-examples/sweep/classifier
 `
 
 // never names what must not be reached, however far down.
