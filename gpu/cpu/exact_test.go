@@ -91,3 +91,31 @@ func TestStopEndsALaunch(t *testing.T) {
 		t.Error("a stopped launch still ran")
 	}
 }
+
+func TestFreedMemoryIsZero(t *testing.T) {
+	d := New(1 << 20)
+	var kept [][]uint32
+	fill := func() kernel.Buffer {
+		h, err := d.Alloc(4096)
+		if err != nil {
+			t.Fatal(err)
+		}
+		words := d.bufs[h]
+		for i := range words {
+			words[i] = 7
+		}
+		kept = append(kept, words)
+		return h
+	}
+	d.Free(fill())
+	fill()
+	d.Close()
+	for i, words := range kept {
+		if slices.ContainsFunc(words, func(w uint32) bool { return w != 0 }) {
+			t.Errorf("buffer %d keeps its words", i)
+		}
+	}
+	if _, err := d.Alloc(1 << 20); err != nil {
+		t.Errorf("freed memory is still counted: %v", err)
+	}
+}

@@ -40,7 +40,7 @@ func (o *call) rope() {
 		copy(dst, a)
 		out := floats(dst)
 		for p, f := range freq {
-			sin, cos := sincos(float64(uint64(c.Params[0])+uint64(i)) * float64(f))
+			sin, cos := sincos(float64(float64(uint64(c.Params[0])+uint64(i)) * float64(f)))
 			for at := p * near; at < len(out); at += dim {
 				x, y := out[at], out[at+far]
 				out[at] = canon(fma(x, cos, -float32(y*sin)))
