@@ -116,7 +116,6 @@ func (r *serving) handleAll() (res Result, done bool, err error) {
 			return res, true, err
 		}
 		err := r.handle(f)
-		r.handled(f)
 		switch {
 		case errors.Is(err, errLying) || errors.Is(err, frame.ErrFrame):
 			r.w.end(err)
@@ -153,6 +152,7 @@ func (r *serving) handle(f frame.Frame) error {
 	if err != nil {
 		return err
 	}
+	r.handled(f) // before the worker hears of it and sends more
 	return r.send(frame.TypeCredit, frame.Credit{N: uint32(cost(f))})
 }
 
@@ -181,6 +181,7 @@ func (r *serving) read(f frame.Frame, deaf bool) error {
 			d.Err = clip(strings.ToValidUTF8(err.Error(), "?"), 1024)
 		}
 	}
+	r.handled(f)
 	return errors.Join(err, r.send(frame.TypeData, d))
 }
 

@@ -42,6 +42,7 @@ type run struct {
 	log     logger
 	prog    progress
 	metrics map[string]float64
+	metered time.Time // the last event of a metric
 	cmds    []kernel.Command
 
 	began  time.Time
