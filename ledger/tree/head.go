@@ -112,9 +112,9 @@ func Open(text string, mesh record.Signed[record.Mesh]) (Head, error) {
 
 // parseHead reads a note's three lines. An empty origin stands for any of ours.
 func parseHead(text, origin string) (Head, error) {
-	body, _, ok := strings.Cut(text, "\n\n")
+	body, signs, ok := strings.Cut(text, "\n\n")
 	lines := strings.Split(body, "\n")
-	if !ok || len(text) > maxNote || len(lines) != 3 {
+	if !ok || !canonical(signs) || len(text) > maxNote || len(lines) != 3 {
 		return Head{}, fmt.Errorf("%w: want three lines, an empty one and signatures", ErrHead)
 	}
 	if origin != "" && lines[0] != origin || !strings.HasPrefix(lines[0], "idlemesh/") {
@@ -129,6 +129,19 @@ func parseHead(text, origin string) (Head, error) {
 		return Head{}, fmt.Errorf("%w: root %w", ErrHead, err)
 	}
 	return Head{Size: size, Root: root, Note: text}, nil
+}
+
+// canonical reports whether each signature is written in the one way that base64 has.
+func canonical(signs string) bool {
+	for line := range strings.Lines(signs) {
+		line = strings.TrimSuffix(line, "\n")
+		sig := line[strings.LastIndexByte(line, ' ')+1:]
+		b, err := base64.StdEncoding.DecodeString(sig)
+		if err != nil || base64.StdEncoding.EncodeToString(b) != sig {
+			return false
+		}
+	}
+	return true
 }
 
 // parseNumber reads a decimal below 2^63 without leading zeros.
