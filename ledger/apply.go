@@ -67,36 +67,41 @@ type opened struct {
 	err   error
 }
 
-// openAll decodes and verifies a batch on all processors.
+// openAll decodes and verifies a batch, a part on each processor: signatures verified
+// together cost a third.
 func openAll(batch []record.Raw) []opened {
 	out := make([]opened, len(batch))
+	parts := min(runtime.GOMAXPROCS(0), len(batch)/4+1)
 	var wg sync.WaitGroup
-	for w := range min(runtime.GOMAXPROCS(0), len(batch)) {
-		work := func() {
-			for i := w; i < len(batch); i += runtime.GOMAXPROCS(0) {
-				out[i] = openOne(batch[i])
-			}
-		}
-		if w == 0 && len(batch) == 1 {
-			work()
+	for i := range parts {
+		from, to := i*len(batch)/parts, (i+1)*len(batch)/parts
+		if i == parts-1 {
+			openPart(batch[from:to], out[from:to])
 			continue
 		}
-		wg.Go(work)
+		wg.Go(func() { openPart(batch[from:to], out[from:to]) })
 	}
 	wg.Wait()
 	return out
 }
 
-func openOne(raw record.Raw) (o opened) {
-	if len(raw) > MaxEntry {
-		o.err = fmt.Errorf("%w: %d bytes, at most %d", account.ErrEntry, len(raw), MaxEntry)
-		return o
+func openPart(batch []record.Raw, out []opened) {
+	fit := make([]record.Raw, len(batch))
+	for i, raw := range batch {
+		if len(raw) <= MaxEntry {
+			fit[i] = raw
+		}
 	}
-	if o.entry, o.err = record.Open[record.Entry](raw); o.err != nil {
-		return o
+	entries, errs := record.OpenEntries(fit)
+	for i, e := range entries {
+		o := &out[i]
+		if o.entry, o.err = e, errs[i]; len(batch[i]) > MaxEntry {
+			o.err = fmt.Errorf("%w: %d bytes, at most %d", account.ErrEntry, len(batch[i]), MaxEntry)
+		}
+		if o.err == nil {
+			o.body, o.err = bodyHash(e.Value)
+		}
 	}
-	o.body, o.err = bodyHash(o.entry.Value)
-	return o
 }
 
 // apply takes its turn, plans the batch and commits the plan.

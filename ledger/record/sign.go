@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bytes"
 	"crypto"
 	stded25519 "crypto/ed25519"
 	"crypto/rand"
@@ -103,36 +102,44 @@ func Sign[T Record](key crypto.Signer, v T) (Signed[T], error) {
 
 // Open decodes raw strictly and verifies it.
 func Open[T Record](raw Raw) (Signed[T], error) {
+	l, err := unverified[T](raw)
+	if err != nil {
+		return Signed[T]{}, err
+	}
+	if !l.key.Verify(l.msg, l.sig) {
+		return Signed[T]{}, ErrSignature
+	}
+	return signed(l, l.value), nil
+}
+
+// unverified decodes raw strictly and leaves its signature to be verified.
+func unverified[T Record](raw Raw) (l loose[T], err error) {
 	var (
-		s    Signed[T]
 		e    envelope
 		head protected
 	)
 	if len(raw) == 0 || raw[0] != tagSign1 {
-		return s, fmt.Errorf("%w: not a COSE_Sign1", ErrSignature)
+		return l, fmt.Errorf("%w: not a COSE_Sign1", ErrSignature)
 	}
 	if err := Decode(raw[1:], &e); err != nil {
-		return s, err
+		return l, err
 	}
 	if err := Decode(e.Protected, &head); err != nil {
-		return s, err
-	}
-	msg, err := e.message()
-	if err != nil {
-		return s, err
+		return l, err
 	}
 	switch {
-	case head.Type != s.Value.Type():
-		return s, fmt.Errorf("%w: a %s where a %s is wanted", ErrSignature, head.Type, s.Value.Type())
+	case head.Type != l.value.Type():
+		return l, fmt.Errorf("%w: a %s where a %s is wanted", ErrSignature, head.Type, l.value.Type())
 	case head.Alg != algEd25519 || len(head.Key) != ed25519.PublicKeySize || len(e.Unprotected) != 0,
-		len(e.Signature) != ed25519.SignatureSize || !ed25519.VerifyWithOptions(head.Key, msg, e.Signature, zip215):
-		return s, ErrSignature
+		len(e.Signature) != ed25519.SignatureSize:
+		return l, ErrSignature
 	}
-	if err := Decode(e.Payload, &s.Value); err != nil {
-		return s, err
+	if err := Decode(e.Payload, &l.value); err != nil {
+		return l, err
 	}
-	s.Key, s.raw = PublicKey(head.Key), bytes.Clone(raw)
-	return s, nil
+	l.key, l.sig, l.raw = PublicKey(head.Key), e.Signature, raw
+	l.msg, err = e.message()
+	return l, err
 }
 
 // By names the signer.

@@ -1,0 +1,144 @@
+package record
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/fxamacker/cbor/v2"
+)
+
+func testKey(b byte) ed25519.PrivateKey {
+	seed := make([]byte, ed25519.SeedSize)
+	seed[0] = b
+	return ed25519.NewKeyFromSeed(seed)
+}
+
+func mustSign[T Record](t testing.TB, k byte, v T) Signed[T] {
+	t.Helper()
+	s, err := Sign(testKey(k), v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// allKinds returns an entry of each kind.
+func allKinds(t testing.TB) []Raw {
+	job := mustSign(t, 1, Job{Shards: 1, Nonce: make([]byte, 16)})
+	lease := mustSign(t, 2, Lease{Bid: mustSign(t, 3, Bid{Job: job.Ref()}), Job: job.Ref(), Attempt: 1, Rate: 5, Beacon: Ref{1}})
+	settle := &Settle{Receipt: mustSign(t, 3, Receipt{Lease: lease.Ref(), Ran: "x"}), Voucher: mustSign(t, 2, Voucher{N: 1}), Last: true}
+	var raws []Raw
+	for i, e := range []Entry{
+		{Kind: TypeDeposit, Deposit: &Deposit{Amount: 1, External: "x"}}, {Kind: TypeJob, Job: &job, Stream: job.Ref()},
+		{Kind: TypeLease, Lease: &lease}, {Kind: TypeSettle, Settle: settle},
+		{Kind: TypeCut, Cut: &Cut{Lease: lease.Ref()}}, {Kind: TypeClose, Close: &Close{Job: job.Ref(), Why: GivenUp}},
+	} {
+		e.V, e.Seq = 1, uint64(i)
+		raws = append(raws, mustSign(t, 4, e).Raw())
+	}
+	return raws
+}
+
+func TestOpenEntries(t *testing.T) {
+	raws := allKinds(t)
+	got, errs := OpenEntries(raws)
+	for i, raw := range raws {
+		want, err := Open[Entry](raw)
+		if err != nil || errs[i] != nil || !reflect.DeepEqual(got[i], want) {
+			t.Errorf("entry %d: %+v, %v; want %+v, %v", i, got[i], errs[i], want, err)
+		}
+	}
+}
+
+// TestOpenEntriesRefuses flips every byte of every entry, each among good ones: the
+// batch refuses that one alone, as Open does.
+func TestOpenEntriesRefuses(t *testing.T) {
+	raws := allKinds(t)
+	for i := range raws {
+		for at := 0; at < len(raws[i]); at += 3 {
+			bad := make([]Raw, len(raws))
+			copy(bad, raws)
+			bad[i] = append(Raw(nil), raws[i]...)
+			bad[i][at] ^= 0x10
+			_, errs := OpenEntries(bad)
+			for n, err := range errs {
+				if (err != nil) != (n == i) {
+					t.Fatalf("byte %d of entry %d flipped: entry %d: %v", at, i, n, err)
+				}
+			}
+		}
+	}
+}
+
+// TestLooseTwins holds each loose type to the fields and tags of the one it stands for.
+func TestLooseTwins(t *testing.T) {
+	for _, pair := range [][2]any{{Entry{}, looseEntry{}}, {Lease{}, looseLease{}}, {Settle{}, looseSettle{}}} {
+		want, got := reflect.TypeOf(pair[0]), reflect.TypeOf(pair[1])
+		if want.NumField() != got.NumField() {
+			t.Errorf("%v has %d fields, %v %d", want, want.NumField(), got, got.NumField())
+			continue
+		}
+		for i := range want.NumField() {
+			w, g := want.Field(i), got.Field(i)
+			same := w.Type == g.Type || strings.Contains(g.Type.String(), "loose")
+			if w.Name != g.Name || w.Tag != g.Tag || !same {
+				t.Errorf("%v: field %v, want %v", got, g, w)
+			}
+		}
+	}
+}
+
+func BenchmarkOpenEntries(b *testing.B) {
+	raws := allKinds(b)
+	for len(raws) < 60 {
+		raws = append(raws, raws[:6]...)
+	}
+	b.Run("together", func(b *testing.B) {
+		for b.Loop() {
+			OpenEntries(raws)
+		}
+		b.ReportMetric(float64(b.N*len(raws))/b.Elapsed().Seconds(), "entries/s")
+	})
+	b.Run("each", func(b *testing.B) {
+		for b.Loop() {
+			for _, raw := range raws {
+				if _, err := Open[Entry](raw); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		b.ReportMetric(float64(b.N*len(raws))/b.Elapsed().Seconds(), "entries/s")
+	})
+}
+
+// TestSmallOrder forges a signature of the neutral element's key, which every message
+// fits: alone and among others it is refused.
+func TestSmallOrder(t *testing.T) {
+	neutral := make([]byte, ed25519.PublicKeySize)
+	neutral[0] = 1
+	payload, err := Encode(Entry{V: 1, Kind: TypeDeposit, Deposit: &Deposit{Amount: 1, External: "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := Encode(protected{Alg: algEd25519, Key: neutral, Type: Entry{}.Type()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := Encode(envelope{Protected: head, Unprotected: map[int64]cbor.RawMessage{}, Payload: payload, Signature: append(neutral, make([]byte, 32)...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := append(Raw{tagSign1}, body...)
+	if _, err := Open[Entry](raw); !errors.Is(err, ErrSignature) {
+		t.Errorf("Open: %v", err)
+	}
+	_, errs := OpenEntries(append(allKinds(t), raw))
+	for i, err := range errs {
+		if (err != nil) != (i == len(errs)-1) {
+			t.Errorf("entry %d: %v", i, err)
+		}
+	}
+}
