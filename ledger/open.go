@@ -42,6 +42,7 @@ func open(dir string, m record.Signed[record.Mesh], key crypto.Signer, c Config)
 		turn: make(chan struct{}, 1), grown: make(chan struct{}),
 	}
 	if err := l.open(dir); err != nil {
+		close(l.guard.closing)
 		return nil, fmt.Errorf("open ledger %s: %w", dir, cmp.Or(err, l.closeFiles()))
 	}
 	return l, nil
@@ -78,6 +79,9 @@ func (l *Ledger) open(dir string) error {
 	l.head, l.time = s.head, s.time
 	if l.key == nil {
 		return l.openStore(store, lock, true)
+	}
+	if err := l.guard.writable(); err != nil {
+		return err
 	}
 	if err := l.guard.layBallast(); err != nil {
 		return fmt.Errorf("set space aside: %w", err)
@@ -121,7 +125,7 @@ func (l *Ledger) create() error {
 	}
 	l.head = tree.Head{Root: record.Ref(root)}
 	mesh := l.mesh.Ref()
-	return l.guard.within(nil, func() error {
+	return l.guard.within(l.guard.whenFull(), func() error {
 		b := l.db.NewBatch()
 		if err := b.Set([]byte(metaFormat), append([]byte{format}, mesh[:]...), nil); err != nil {
 			return err
@@ -151,7 +155,7 @@ func (l *Ledger) repeat(h keptHead) error {
 	if p.head.Size != h.Size || p.head.Root != h.Root {
 		return fmt.Errorf("%w: kept batch leads to size %d, not %d", ErrCorrupt, p.head.Size, h.Size)
 	}
-	return l.guard.within(nil, func() error { return l.commit(p) })
+	return l.guard.within(l.guard.whenFull(), func() error { return l.commit(p) })
 }
 
 // options are Pebble's. An idle ledger is small in memory: memtables start at 256 KiB
@@ -173,7 +177,7 @@ func (l *Ledger) options(lock *pebble.Lock, readOnly bool) *pebble.Options {
 
 func (l *Ledger) openStore(store string, lock *pebble.Lock, readOnly bool) error {
 	var db *pebble.DB
-	err := l.guard.within(nil, func() (err error) {
+	err := l.guard.within(l.guard.whenFull(), func() (err error) {
 		db, err = pebble.Open(store, l.options(lock, readOnly))
 		return err
 	})
