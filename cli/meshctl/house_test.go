@@ -40,10 +40,16 @@ const house = `
 2 sandbox/engine    | gpu/kernel sandbox
 2 ledger            | ledger/record ledger/account ledger/tree
 
+3 mesh/provider     | ledger/record gpu/kernel sandbox mesh/identity mesh/wire mesh/blob mesh/policy
+3 mesh/keeper       | ledger/record ledger/account ledger mesh/wire
 3 mesh/author       | ledger/record mesh/wire
 3 gpu               | gpu/kernel gpu/cpu gpu/simgpu
 
+4 mesh/gateway      | ledger/record ledger/account mesh/identity mesh/wire mesh/author mesh/market mesh/plan
+4 mesh/client       | ledger/record ledger/tree mesh mesh/identity mesh/wire mesh/author mesh/blob
 4 sandbox/worker    | sandbox sandbox/frame sandbox/engine gpu gpu/kernel
+
+5 mesh/node         | ledger/record ledger sandbox mesh mesh/identity mesh/wire mesh/author mesh/blob mesh/policy mesh/gateway mesh/provider mesh/keeper
 
 6 cli               | ledger/record mesh/identity mesh/wire
 6 wasm-examples/generate/llama   | gpu/kernel

@@ -96,7 +96,6 @@ type BalanceRequest struct {
 // A BalanceReply is what a party may spend, has earned, and what is bound.
 type BalanceReply struct {
 	Free   record.Amount `cbor:"1,keyasint" json:"free_ucr"`
-	Escrow record.Amount `cbor:"2,keyasint" json:"escrow_ucr"` // of jobs not ended
 	Earned record.Amount `cbor:"3,keyasint" json:"earned_ucr"`
 	Held   record.Amount `cbor:"4,keyasint" json:"held_ucr"` // back from earnings
 }

@@ -70,7 +70,7 @@ func (m *Mux) Serve(ctx context.Context, from record.NodeID, s io.ReadWriteClose
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	in := bufio.NewReaderSize(s, 4096)
-	late := time.AfterFunc(patience, func() { s.Close() })
+	late := time.AfterFunc(patience, func() { hurry(s) })
 	var (
 		req  request
 		head [1]byte

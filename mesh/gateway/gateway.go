@@ -1,0 +1,189 @@
+// Package gateway admits tenants' jobs, auctions their tasks and sees each job
+// through to its settlement.
+//
+// It has no rule of its own: mesh/market says who wins and who waits, mesh/plan
+// what a job still needs, ledger/account what anybody is paid. All it knows of a
+// job is in the ledger and in sealed blobs, so that it goes on after a restart.
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"idlemesh/ledger/record"
+	"idlemesh/mesh/author"
+	"idlemesh/mesh/identity"
+	"idlemesh/mesh/market"
+	"idlemesh/mesh/wire"
+)
+
+// Blobs keeps what tenants upload; *blob.Store is one.
+type Blobs interface {
+	// PutAll stores blobs, durably, and keeps them until then.
+	PutAll(until record.Millis, blobs ...[]byte) ([]record.Ref, error)
+	// Bytes returns a blob of at most max bytes.
+	Bytes(ref record.Ref, max int64) ([]byte, error)
+	Has(ref record.Ref) bool
+	// Pin keeps a blob at least until then.
+	Pin(ref record.Ref, until record.Millis) error
+}
+
+// Config shapes a Gateway.
+type Config struct {
+	// Required.
+	Key    identity.Key
+	Mesh   record.Mesh
+	Open   wire.Opener
+	Author *author.Author
+	Blobs  Blobs
+
+	// RTT returns the round trip to a peer as this node's connections measure it.
+	// Nil means that it is unknown.
+	RTT func(record.NodeID) (time.Duration, bool)
+	// Patience is how long a job whose needs nobody meets waits for a provider
+	// after the gateway has started. Zero means 15 seconds.
+	Patience time.Duration
+	// Now tells the time. Nil means time.Now.
+	Now func() time.Time
+	// Log receives events. Nil means slog.Default().
+	Log *slog.Logger
+}
+
+// A Gateway is safe for concurrent use.
+type Gateway struct {
+	cfg    Config
+	sealer *identity.Sealer
+	opener *identity.Opener
+	kick   chan struct{}
+	ready  chan struct{} // closed once the log's jobs are known
+	work   sync.WaitGroup
+
+	mu     sync.Mutex
+	book   *market.Book
+	jobs   map[record.Ref]*job
+	live   map[record.Ref]bool // those that have not ended
+	offers map[record.NodeID]record.Advert
+	grants map[record.Ref]grant // by blob
+	life   context.Context      // Run's; nil before it
+}
+
+// New returns a gateway of c.Mesh.
+func New(c Config) (*Gateway, error) {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.RTT == nil {
+		c.RTT = func(record.NodeID) (time.Duration, bool) { return 0, false }
+	}
+	c.Patience = cmp.Or(c.Patience, 15*time.Second)
+	c.Log = cmp.Or(c.Log, slog.Default())
+	opener, err := identity.NewOpener(c.Key)
+	if err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	return &Gateway{cfg: c, sealer: identity.NewSealer(), opener: opener, kick: make(chan struct{}, 1), ready: make(chan struct{}),
+		book: market.NewBook(c.Mesh.Params, record.Span(c.Patience)), jobs: map[record.Ref]*job{}, live: map[record.Ref]bool{},
+		offers: map[record.NodeID]record.Advert{}, grants: map[record.Ref]grant{}}, nil
+}
+
+// Register answers a gateway's verbs.
+func (g *Gateway) Register(m *wire.Mux) {
+	wire.Handle(m, wire.Submit, g.submit)
+	wire.HandleStream(m, wire.Watch, g.watch)
+	wire.HandleStream(m, wire.Jobs, g.list)
+	wire.HandleStream(m, wire.Tasks, g.tasks)
+	wire.Handle(m, wire.Cancel, g.cancel)
+	wire.Handle(m, wire.Quote, g.quote)
+	wire.Handle(m, wire.Advertise, g.advertise)
+	wire.HandleStream(m, wire.Nodes, g.nodes)
+}
+
+// Owner returns who owns a job; it is the Mux's Owner.
+func (g *Gateway) Owner(ctx context.Context, ref record.Ref) (record.NodeID, error) {
+	if err := g.await(ctx); err != nil {
+		return record.NodeID{}, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if j := g.jobs[ref]; j != nil {
+		return j.signed.By(), nil
+	}
+	return record.NodeID{}, wire.Refuse(wire.NotFound, "no such job")
+}
+
+// await returns once the jobs of the log are known.
+func (g *Gateway) await(ctx context.Context) error {
+	select {
+	case <-g.ready:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Run takes up the jobs that the log has open, and places tasks until ctx ends; then
+// it waits for those in hand.
+func (g *Gateway) Run(ctx context.Context) error {
+	defer g.work.Wait()
+	g.mu.Lock()
+	g.life = ctx
+	g.mu.Unlock()
+	if err := g.recover(ctx); err != nil {
+		return err
+	}
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		g.turn(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-g.kick:
+		case <-tick.C:
+			g.review()
+		}
+	}
+}
+
+// turn carries out what the market says must be done now.
+func (g *Gateway) turn(ctx context.Context) {
+	g.mu.Lock()
+	steps := g.book.Next(g.now())
+	g.mu.Unlock()
+	for _, s := range steps {
+		g.work.Go(func() { g.place(ctx, s) })
+	}
+}
+
+// review looks after the jobs that wait for a time to come: a back-off, their end.
+func (g *Gateway) review() {
+	g.mu.Lock()
+	var open []*job
+	for ref := range g.live {
+		open = append(open, g.jobs[ref])
+	}
+	g.mu.Unlock()
+	for _, j := range open {
+		g.want(j)
+	}
+}
+
+// Busy reports how many jobs have not ended.
+func (g *Gateway) Busy() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.live)
+}
+
+func (g *Gateway) now() record.Millis { return record.At(g.cfg.Now()) }
+
+func (g *Gateway) wake() {
+	select {
+	case g.kick <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,73 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"idlemesh/ledger/record"
+	"idlemesh/mesh/wire"
+)
+
+// advertise takes a provider's newest advert, and measures how far he is.
+func (g *Gateway) advertise(_ context.Context, c wire.Caller, q wire.AdvertRequest) (wire.Ack, error) {
+	if q.Advert.By() != c.ID {
+		return wire.Ack{}, wire.Refuse(wire.Denied, "advertise: signed by another node")
+	}
+	g.mu.Lock()
+	err := g.book.Advert(g.now(), c.ID, q.Advert.Value)
+	if err == nil {
+		g.offers[c.ID] = q.Advert.Value
+		g.book.Measured(c.ID, g.rtt(c.ID))
+	}
+	g.mu.Unlock()
+	if err != nil {
+		return wire.Ack{}, wire.Refuse(wire.Invalid, "advertise: "+err.Error())
+	}
+	g.wake()
+	return wire.Ack{}, nil
+}
+
+// rtt is a peer's round trip in whole milliseconds, rounded up, or -1.
+func (g *Gateway) rtt(id record.NodeID) record.Millis {
+	d, ok := g.cfg.RTT(id)
+	if !ok {
+		return -1
+	}
+	return record.Millis((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// nodes lists the providers whose adverts stand.
+func (g *Gateway) nodes(_ context.Context, _ wire.Caller, _ wire.NodesRequest, send func(wire.NodeInfo) error) error {
+	now := g.now()
+	var list []wire.NodeInfo
+	g.mu.Lock()
+	for id, a := range g.offers {
+		if a.Expires < now {
+			delete(g.offers, id)
+			continue
+		}
+		c := g.book.Candidate(now, id)
+		open := len(a.Windows) > 0 && a.Windows[0].From <= now && now < a.Windows[0].Until
+		list = append(list, wire.NodeInfo{ID: id, RTT: c.RTT, Q: c.Standing.Reliability(), Seen: a.Expires - 30_000,
+			Offer: wire.Offer{Device: a.Device, Ask: a.Ask, Region: a.Region, Tiers: a.Tiers, Slots: a.Slots, Leases: c.Busy, Open: open, Windows: a.Windows, Grade: a.Grade}})
+	}
+	g.mu.Unlock()
+	for _, n := range list {
+		if err := send(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// quote says who would fit and for how much, without an escrow.
+func (g *Gateway) quote(_ context.Context, _ wire.Caller, q wire.QuoteRequest) (wire.QuoteReply, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	got := g.book.Quote(g.now(), q.Terms, 0)
+	rep := wire.QuoteReply{Auction: auction(got), Low: got.Low, High: got.High}
+	if got.NoMatch != nil {
+		rep.Err = &wire.Error{Code: wire.NoMatch, Text: got.NoMatch.Error(), Next: got.NoMatch.Next()}
+	}
+	return rep, nil
+}

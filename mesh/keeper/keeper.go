@@ -1,0 +1,145 @@
+// Package keeper serves the ledger to the mesh: it takes entries, signs tree heads
+// and answers queries and proofs.
+package keeper
+
+import (
+	"context"
+	"errors"
+
+	"idlemesh/ledger"
+	"idlemesh/ledger/account"
+	"idlemesh/ledger/record"
+	"idlemesh/mesh/wire"
+)
+
+// A Keeper is safe for concurrent use.
+type Keeper struct {
+	ledger *ledger.Ledger
+	commit *ledger.Committer
+}
+
+// New returns a keeper of l, whose entries o orders: l itself when it is alone.
+func New(l *ledger.Ledger, o ledger.Orderer) *Keeper {
+	return &Keeper{l, ledger.NewCommitter(o, 0)}
+}
+
+// Register answers a keeper's verbs.
+func (k *Keeper) Register(m *wire.Mux) {
+	wire.Handle(m, wire.Append, k.append)
+	wire.Handle(m, wire.Head, k.head)
+	wire.Handle(m, wire.Prove, k.prove)
+	wire.Handle(m, wire.Balance, k.balance)
+	wire.HandleStream(m, wire.Query, k.query)
+	wire.HandleStream(m, wire.Follow, k.follow)
+}
+
+// Size is how many entries the log has.
+func (k *Keeper) Size() uint64 { return k.ledger.Head().Size }
+
+func (k *Keeper) append(ctx context.Context, _ wire.Caller, q wire.AppendRequest) (wire.Appended, error) {
+	outs, err := k.commit.Append(ctx, q.Entries)
+	if err != nil {
+		return wire.Appended{}, refusal(err)
+	}
+	head := k.ledger.Head()
+	rep := wire.Appended{Results: make([]wire.AppendResult, len(outs)), Size: head.Size, Root: head.Root}
+	for i, o := range outs {
+		r := wire.AppendResult{Index: o.Index, Time: o.Time, Known: o.Known}
+		if o.Err != nil {
+			r.Err = refusal(o.Err)
+			var seq *ledger.SequenceError
+			if errors.As(o.Err, &seq) {
+				r.Want = &seq.Want
+			}
+		}
+		rep.Results[i] = r
+	}
+	return rep, nil
+}
+
+// refusal gives an error of the ledger the code that callers branch on.
+func refusal(err error) *wire.Error {
+	var poor *account.OverdraftError
+	code, next := wire.Invalid, ""
+	switch {
+	case errors.As(err, &poor):
+		code, next = wire.Funds, "meshctl account show"
+	case errors.Is(err, account.ErrCap):
+		code, next = wire.Funds, "deposit the rest tomorrow (UTC)"
+	case errors.Is(err, account.ErrAuthor):
+		code = wire.Denied
+	case errors.Is(err, account.ErrUnknown), errors.Is(err, ledger.ErrNotFound):
+		code = wire.NotFound
+	case errors.Is(err, record.ErrSignature), errors.Is(err, record.ErrNotCanonical):
+		code = wire.Unverified
+	case errors.Is(err, ledger.ErrFull):
+		code, next = wire.Funds, "free disk space on the keeper"
+	case errors.Is(err, ledger.ErrCorrupt):
+		code, next = wire.Internal, "meshctl ledger verify"
+	case errors.Is(err, ledger.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		code = wire.Unavailable
+	}
+	return &wire.Error{Code: code, Text: err.Error(), Next: next}
+}
+
+func (k *Keeper) head(context.Context, wire.Caller, wire.HeadRequest) (wire.HeadReply, error) {
+	h := k.ledger.Head()
+	return wire.HeadReply{Size: h.Size, Root: h.Root, Note: h.Note}, nil
+}
+
+func (k *Keeper) prove(_ context.Context, _ wire.Caller, q wire.ProveRequest) (wire.ProveReply, error) {
+	p, err := k.ledger.Prove(q.Index)
+	if err != nil {
+		return wire.ProveReply{}, refusal(err)
+	}
+	text, err := p.MarshalText()
+	return wire.ProveReply{Proof: string(text)}, err
+}
+
+func (k *Keeper) balance(_ context.Context, _ wire.Caller, q wire.BalanceRequest) (wire.BalanceReply, error) {
+	var rep wire.BalanceReply
+	for kind, into := range map[account.Kind]*record.Amount{account.Tenant: &rep.Free, account.Provider: &rep.Earned, account.Holdback: &rep.Held} {
+		b, err := k.ledger.Balance(account.ID{Kind: kind, Owner: q.Of})
+		if err != nil {
+			return rep, refusal(err)
+		}
+		*into = b.Free()
+	}
+	return rep, nil
+}
+
+func (k *Keeper) query(ctx context.Context, _ wire.Caller, q wire.QueryRequest, send func(wire.Row) error) error {
+	sel := ledger.Query{Account: q.Account, Author: q.Author, Node: q.Node, Job: q.Job, Lease: q.Lease, Hash: q.Hash, Kind: q.Kind,
+		Since: q.Since, Until: q.Until, From: q.From, Limit: int(q.Limit), Reverse: q.Reverse}
+	for row, err := range k.ledger.Query(ctx, sel) {
+		if err != nil {
+			return refusal(err)
+		}
+		r := wire.Row{Index: row.Index, Time: row.Time, Entry: row.Entry}
+		for _, m := range row.Moves {
+			r.Moves = append(r.Moves, move(m))
+		}
+		if err := send(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// move says what an entry did to one account.
+func move(m account.Changed) wire.Move {
+	return wire.Move{Account: m.Account.String(), Debit: m.After.DebitsPosted - m.Before.DebitsPosted,
+		Credit: m.After.CreditsPosted - m.Before.CreditsPosted, Balance: m.After.Free()}
+}
+
+func (k *Keeper) follow(ctx context.Context, _ wire.Caller, q wire.FollowRequest, send func(wire.Leaf) error) error {
+	for row, err := range k.ledger.Follow(ctx, q.From) {
+		if err != nil {
+			return refusal(err)
+		}
+		if err := send(wire.Leaf{Index: row.Index, Raw: row.Leaf}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

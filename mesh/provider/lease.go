@@ -1,0 +1,248 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"idlemesh/ledger/record"
+	"idlemesh/mesh/blob"
+	"idlemesh/mesh/wire"
+	"idlemesh/sandbox"
+)
+
+// A lease is one run: its events go to whoever listens, its end is kept for those
+// who come later. Starting it twice is listening to it twice.
+type lease struct {
+	signed record.Signed[record.Lease]
+	job    record.Signed[record.Job]
+	cancel context.CancelCauseFunc
+
+	mu      sync.Mutex
+	last    wire.LeaseEvent // newest progress
+	end     *wire.LeaseEvent
+	err     error
+	endedAt record.Millis
+	outputs []record.Ref // that tenant and gateway may fetch
+	ears    map[chan wire.LeaseEvent]bool
+	finish  chan struct{} // closed at the end
+}
+
+const (
+	beatEvery = 2 * time.Second
+	keepFor   = 10 * 60_000 // milliseconds that an ended lease answers
+	ear       = 256         // events that wait for one listener
+)
+
+var (
+	errStopped = errors.New("stopped by the tenant")
+	errClosing = errors.New("the node is closing")
+)
+
+// start runs a lease, or joins it when it runs or has run, and answers with its
+// progress and, last, the receipt. The run goes on when the listener leaves.
+func (p *Provider) start(ctx context.Context, c wire.Caller, q wire.StartRequest, send func(wire.LeaseEvent) error) error {
+	l, err := p.lease(c, q)
+	if err != nil {
+		return err
+	}
+	events := make(chan wire.LeaseEvent, ear)
+	l.mu.Lock()
+	if l.end == nil && l.err == nil {
+		l.ears[events] = true
+	}
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		delete(l.ears, events)
+		l.mu.Unlock()
+	}()
+	return l.relay(ctx, events, send)
+}
+
+func (l *lease) relay(ctx context.Context, events chan wire.LeaseEvent, send func(wire.LeaseEvent) error) error {
+	beat := time.NewTicker(beatEvery)
+	defer beat.Stop()
+	for {
+		var err error
+		select {
+		case e := <-events:
+			err = send(e)
+		case <-beat.C:
+			err = send(wire.LeaseEvent{Beat: true})
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.finish:
+			for len(events) > 0 && err == nil {
+				err = send(<-events)
+			}
+			if err == nil && l.err == nil {
+				err = send(*l.end)
+			}
+			return errors.Join(err, l.err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// lease finds the run of a lease, or begins it after the checks that a stranger's
+// paper needs.
+func (p *Provider) lease(c wire.Caller, q wire.StartRequest) (*lease, error) {
+	ref, v := q.Lease.Ref(), q.Lease.Value
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.leases[ref]; l != nil {
+		if q.Lease.By() != c.ID && l.job.Value.Delegate != c.ID {
+			return nil, wire.Refuse(wire.Denied, "start: another gateway's lease")
+		}
+		return l, nil
+	}
+	bid := v.Bid.Ref()
+	h, ok := p.holds[bid]
+	switch {
+	case v.Bid.By() != p.cfg.Key.ID():
+		return nil, wire.Refuse(wire.Denied, "start: the bid is another node's")
+	case !ok || h.expires < p.now():
+		return nil, wire.Refuse(wire.Unavailable, "start: the bid has expired")
+	case v.Job != h.job.Ref() || v.Bid.Value.Job != v.Job || v.Shard >= h.job.Value.Shards:
+		return nil, wire.Refuse(wire.Invalid, "start: the lease is for another job")
+	case q.Lease.By() != h.job.By() && q.Lease.By() != h.job.Value.Delegate:
+		return nil, wire.Refuse(wire.Denied, "start: signed by neither the tenant nor his delegate")
+	case mulDiv(uint64(v.Rate), uint64(p.device.Speed), 1000) < uint64(v.Bid.Value.Ask):
+		return nil, wire.Refuse(wire.Invalid, "start: the rate is below the bid's ask")
+	case p.life == nil || p.life.Err() != nil:
+		return nil, wire.Refuse(wire.Unavailable, "start: the node is closing")
+	}
+	delete(p.holds, bid)
+	ctx, cancel := context.WithCancelCause(p.life)
+	l := &lease{signed: q.Lease, job: h.job, cancel: cancel, ears: map[chan wire.LeaseEvent]bool{}, finish: make(chan struct{})}
+	p.leases[ref] = l
+	p.runs.Go(func() {
+		defer cancel(nil)
+		p.carryOut(ctx, l, q, c.ID)
+	})
+	return l, nil
+}
+
+// carryOut runs the lease to its receipt.
+func (p *Provider) carryOut(ctx context.Context, l *lease, q wire.StartRequest, gateway record.NodeID) {
+	end, err := p.work(ctx, l, q, gateway)
+	l.mu.Lock()
+	l.err, l.endedAt = err, p.now()
+	if err == nil {
+		l.end = &end
+	}
+	close(l.finish)
+	l.mu.Unlock()
+	p.mu.Lock()
+	p.done++
+	p.mu.Unlock()
+}
+
+func (p *Provider) work(ctx context.Context, l *lease, q wire.StartRequest, gateway record.NodeID) (wire.LeaseEvent, error) {
+	begin := p.now()
+	body, err := p.open(q.Body, l.job)
+	if err != nil {
+		return wire.LeaseEvent{}, err
+	}
+	run, spec, err := p.stage(ctx, l, body, q.Time, gateway)
+	defer run.close()
+	if err != nil {
+		return wire.LeaseEvent{}, fmt.Errorf("stage: %w", err)
+	}
+	staged := p.now()
+	res, err := p.cfg.Pool.Execute(ctx, l.job.By().String(), spec, run)
+	switch {
+	case context.Cause(ctx) == errStopped && err == nil:
+		res.End = sandbox.Cancelled
+	case ctx.Err() != nil:
+		return wire.LeaseEvent{}, wire.Refuse(wire.Unavailable, errClosing.Error())
+	case err != nil:
+		return wire.LeaseEvent{}, wire.Refuse(wire.Unavailable, "run: "+err.Error())
+	}
+	ran := p.now()
+	sealed, err := p.manifest(run, l, gateway, res)
+	if err != nil {
+		return wire.LeaseEvent{}, err
+	}
+	ctx = context.WithoutCancel(ctx) // what was done is handed over even when the tenant has stopped it
+	if err := p.handOver(ctx, l, run, gateway); err != nil {
+		return wire.LeaseEvent{}, err
+	}
+	r := p.receipt(l, body, res)
+	r.Outputs = blob.Sum(sealed)
+	r.Started, r.Phases = begin, record.Phases{Stage: staged - begin, Run: ran - staged, Return: p.now() - ran}
+	s, err := record.Sign(p.cfg.Key, r)
+	return wire.LeaseEvent{Receipt: &s, Manifest: sealed}, err
+}
+
+// say gives an event to every listener that keeps up; the outputs have it all anyway.
+func (l *lease) say(e wire.LeaseEvent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.ears {
+		select {
+		case c <- e:
+		default:
+		}
+	}
+}
+
+func (l *lease) ended() bool {
+	select {
+	case <-l.finish:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop ends a run for the tenant's sake; what it has done is paid.
+func (p *Provider) stop(_ context.Context, c wire.Caller, q wire.StopRequest) (wire.Ack, error) {
+	p.mu.Lock()
+	l := p.leases[q.Lease]
+	p.mu.Unlock()
+	if l == nil {
+		return wire.Ack{}, wire.Refuse(wire.NotFound, "stop: no such lease here")
+	}
+	if l.job.Value.Delegate != c.ID {
+		return wire.Ack{}, wire.Refuse(wire.Denied, "stop: another gateway's lease")
+	}
+	l.cancel(errStopped)
+	return wire.Ack{}, nil
+}
+
+// forget drops leases that ended long ago.
+func (p *Provider) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for ref, l := range p.leases {
+		if l.ended() && l.endedAt+keepFor < p.now() {
+			delete(p.leases, ref)
+		}
+	}
+}
+
+// MayRead reports whether a peer may fetch a blob: the outputs of its own job's
+// leases, as tenant or gateway.
+func (p *Provider) MayRead(peer record.NodeID, ref record.Ref) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.leases {
+		if l.job.By() != peer && l.job.Value.Delegate != peer {
+			continue
+		}
+		l.mu.Lock()
+		mine := slices.Contains(l.outputs, ref)
+		l.mu.Unlock()
+		if mine {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,246 @@
+// Package provider sells a machine's idle windows: it advertises, bids, runs
+// leases in worker processes and signs receipts.
+//
+// What is for sale, when and for how much is mesh/policy's to say. The agent that
+// runs this package compiles no module and opens no device: it learns of the device
+// from a worker.
+package provider
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"idlemesh/gpu/kernel"
+	"idlemesh/ledger/record"
+	"idlemesh/mesh/blob"
+	"idlemesh/mesh/identity"
+	"idlemesh/mesh/policy"
+	"idlemesh/mesh/wire"
+	"idlemesh/sandbox"
+)
+
+// Config shapes a Provider.
+type Config struct {
+	// Required.
+	Key   identity.Key
+	Mesh  record.Mesh
+	Open  wire.Opener
+	Blobs *blob.Store
+	Pool  *sandbox.Pool
+
+	// Policy is what the owner sells. The zero value sells all, always.
+	Policy policy.Policy
+	// Now tells the time. Nil means time.Now.
+	Now func() time.Time
+	// Log receives events. Nil means slog.Default().
+	Log *slog.Logger
+}
+
+// A Provider is safe for concurrent use.
+type Provider struct {
+	cfg    Config
+	sealer *identity.Sealer
+	opener *identity.Opener
+	runs   sync.WaitGroup
+
+	mu     sync.Mutex
+	life   context.Context // Run's; nil before it
+	device record.Device
+	grade  []string
+	ran    string // versions that results depend on
+	seq    uint64
+	nonce  uint64
+	holds  map[record.Ref]hold   // by bid
+	leases map[record.Ref]*lease // running, and ended for a while
+	done   uint64
+}
+
+// A hold keeps a slot for a bid until it expires.
+type hold struct {
+	job     record.Signed[record.Job]
+	expires record.Millis
+}
+
+const (
+	advertEvery = 10 * time.Second
+	advertLife  = 30_000 // milliseconds
+	holdFor     = 2_000  // milliseconds
+	ahead       = 24 * 3_600_000
+)
+
+// New returns a provider in c.Mesh.
+func New(c Config) (*Provider, error) {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	c.Log = cmp.Or(c.Log, slog.Default())
+	if c.Policy.Slots == 0 {
+		c.Policy.Slots = uint32(runtime.NumCPU())
+	}
+	opener, err := identity.NewOpener(c.Key)
+	if err != nil {
+		return nil, fmt.Errorf("provider: %w", err)
+	}
+	return &Provider{cfg: c, sealer: identity.NewSealer(), opener: opener, holds: map[record.Ref]hold{}, leases: map[record.Ref]*lease{}}, nil
+}
+
+// Register answers a provider's verbs.
+func (p *Provider) Register(m *wire.Mux) {
+	wire.Handle(m, wire.Solicit, p.bid)
+	wire.HandleStream(m, wire.Start, p.start)
+	wire.Handle(m, wire.Stop, p.stop)
+}
+
+// Run advertises until ctx ends, then ends every lease and waits for it.
+func (p *Provider) Run(ctx context.Context) error {
+	hello, err := p.cfg.Pool.Probe(ctx)
+	if err != nil {
+		return fmt.Errorf("provider: %w", err)
+	}
+	var info kernel.Info
+	if err := cbor.Unmarshal(hello.Device, &info); err != nil {
+		return fmt.Errorf("provider: device: %w", err)
+	}
+	p.mu.Lock()
+	p.life, p.grade, p.ran = ctx, hello.Layers, hello.Version
+	p.device = record.Device{Model: info.Model, Backend: info.Backend, VRAM: info.VRAM, Speed: info.Speed, Simulated: info.Simulated}
+	p.mu.Unlock()
+	defer p.runs.Wait()
+	tick := time.NewTicker(advertEvery)
+	defer tick.Stop()
+	for {
+		p.advertise(ctx)
+		p.forget()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (p *Provider) now() record.Millis { return record.At(p.cfg.Now()) }
+
+// Offer returns what is for sale now, nil before the device is known.
+func (p *Provider) Offer() *wire.Offer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.life == nil {
+		return nil
+	}
+	now := p.now()
+	return &wire.Offer{Device: p.device, Ask: p.cfg.Policy.Floor, Region: p.cfg.Policy.Region, Tiers: p.cfg.Policy.Sells(),
+		Slots: p.cfg.Policy.Slots, Leases: p.runningLocked(), Open: p.openLocked(now), Windows: p.cfg.Policy.Open(now, now+ahead),
+		Done: p.done, Grade: p.grade}
+}
+
+func (p *Provider) openLocked(now record.Millis) bool {
+	w := p.cfg.Policy.Open(now, now+1)
+	return len(w) > 0 && w[0].From <= now
+}
+
+func (p *Provider) runningLocked() uint32 {
+	var n uint32
+	for _, l := range p.leases {
+		if !l.ended() {
+			n++
+		}
+	}
+	return n
+}
+
+// heldLocked counts the holds that stand, and drops the others.
+func (p *Provider) heldLocked(now record.Millis) uint32 {
+	for ref, h := range p.holds {
+		if h.expires < now {
+			delete(p.holds, ref)
+		}
+	}
+	return uint32(len(p.holds))
+}
+
+// advertise tells every gateway what is for sale.
+func (p *Provider) advertise(ctx context.Context) {
+	p.mu.Lock()
+	now := p.now()
+	p.seq = max(p.seq+1, uint64(now)) // newer than before a restart
+	a := record.Advert{
+		Seq: p.seq, Expires: now + advertLife, Ask: p.cfg.Policy.Floor, Region: p.cfg.Policy.Region, Device: p.device,
+		Slots: p.cfg.Policy.Slots, Windows: p.cfg.Policy.Open(now, now+ahead), Tiers: p.cfg.Policy.Sells(), Grade: p.grade,
+	}
+	a.Free = a.Slots - min(a.Slots, p.runningLocked())
+	p.mu.Unlock()
+	s, err := record.Sign(p.cfg.Key, a)
+	if err != nil {
+		p.cfg.Log.Error("advertise", "err", err)
+		return
+	}
+	var wg sync.WaitGroup
+	for _, g := range p.cfg.Mesh.Gateways {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, advertEvery/2)
+			defer cancel()
+			_, err := wire.Call(ctx, p.cfg.Open, g.Key.ID(), wire.Advertise, wire.AdvertRequest{Advert: s})
+			if err != nil && ctx.Err() == nil {
+				p.cfg.Log.Warn("advertise", "gateway", g.Key.ID().Short(), "err", err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// bid answers a solicitation with binding offers for two seconds, each of one slot.
+func (p *Provider) bid(_ context.Context, c wire.Caller, q wire.Solicitation) (wire.BidReply, error) {
+	now := p.now()
+	if q.Job.Value.Delegate != c.ID {
+		return wire.BidReply{}, wire.Refuse(wire.Denied, "bid: the job's tenant chose another gateway")
+	}
+	if err := p.cfg.Policy.Admit(q.Job.By(), q.Job.Value, now); err != nil {
+		return wire.BidReply{}, wire.Refuse(wire.Denied, err.Error())
+	}
+	bids, err := p.hold(now, q)
+	if err != nil {
+		return wire.BidReply{}, err
+	}
+	var rep wire.BidReply
+	for _, b := range bids {
+		s, err := record.Sign(p.cfg.Key, b)
+		if err != nil {
+			return rep, err
+		}
+		p.mu.Lock()
+		p.holds[s.Ref()] = hold{job: q.Job, expires: b.Expires}
+		p.mu.Unlock()
+		rep.Bids = append(rep.Bids, s)
+	}
+	return rep, nil
+}
+
+// hold returns the bids that free slots allow.
+func (p *Provider) hold(now record.Millis, q wire.Solicitation) ([]record.Bid, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.life == nil || !p.openLocked(now) {
+		return nil, wire.Refuse(wire.Unavailable, "bid: outside the owner's windows")
+	}
+	used := p.runningLocked() + p.heldLocked(now)
+	free := min(p.cfg.Policy.Slots-min(p.cfg.Policy.Slots, used), max(q.N, 1))
+	if free == 0 {
+		return nil, wire.Refuse(wire.Unavailable, "bid: every slot is in use")
+	}
+	window := p.cfg.Policy.Open(now, now+ahead)[0]
+	bids := make([]record.Bid, free)
+	for i := range bids {
+		p.nonce++
+		bids[i] = record.Bid{Job: q.Job.Ref(), Device: p.device, Ask: p.cfg.Policy.Floor, Window: window,
+			Expires: now + holdFor, HandBack: cmp.Or(p.cfg.Policy.HandBack, policy.HandBack), Nonce: uint64(now)<<20 | p.nonce&(1<<20-1)}
+	}
+	return bids, nil
+}

@@ -1,0 +1,330 @@
+package provider
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"idlemesh/ledger/record"
+	"idlemesh/mesh/blob"
+	"idlemesh/mesh/wire"
+	"idlemesh/sandbox"
+)
+
+// A run is the Host of one lease: inputs from blobs, outputs into blobs, events to
+// the listeners.
+type run struct {
+	p     *Provider
+	l     *lease
+	ctx   context.Context
+	reads map[string]record.Blob
+
+	mu      sync.Mutex
+	outputs map[string]record.Blob
+	said    [wire.Log + 1]uint64
+	opened  []io.Closer
+}
+
+func (p *Provider) open(sealed []byte, job record.Signed[record.Job]) (body record.Body, err error) {
+	plain, err := p.opener.Open(sealed, wire.SealBody)
+	if err == nil {
+		err = record.Decode(plain, &body)
+	}
+	if err != nil {
+		return body, wire.Refuse(wire.Invalid, "body: "+err.Error())
+	}
+	return body, nil
+}
+
+// stage fetches what the job needs and says it in the sandbox's words.
+func (p *Provider) stage(ctx context.Context, l *lease, body record.Body, time record.Millis, gateway record.NodeID) (*run, sandbox.Spec, error) {
+	r := &run{p: p, l: l, ctx: ctx, reads: map[string]record.Blob{}, outputs: map[string]record.Blob{}}
+	s := sandbox.Spec{Inputs: map[string]sandbox.Input{}, Args: body.Args, Env: map[string]string{}, Seed: seed(body, l),
+		Limits: sandbox.Limits(l.job.Value.Limits), Time: int64(time), FLOPS: p.cfg.Mesh.Params.FLOPS, Bandwidth: p.cfg.Mesh.Params.Bandwidth}
+	for k, v := range body.Env {
+		s.Env[k] = v
+	}
+	v := l.signed.Value
+	s.Env["MESH_JOB"] = v.Job.JobID()
+	s.Env["MESH_SHARD_INDEX"], s.Env["MESH_SHARD_COUNT"] = strconv.Itoa(int(v.Shard)), strconv.Itoa(int(l.job.Value.Shards))
+	if err := r.fetch(gateway, body); err != nil {
+		return r, s, err
+	}
+	s.Module = r.name(body.Module)
+	for _, in := range body.Inputs {
+		if !in.Dir {
+			s.Inputs[in.Name] = r.name(in.Blob)
+			continue
+		}
+		if err := r.unfold(in, s.Inputs); err != nil {
+			return r, s, fmt.Errorf("input %s: %w", in.Name, err)
+		}
+	}
+	return r, s, nil
+}
+
+// seed makes a job's shards differ and its attempts equal.
+func seed(body record.Body, l *lease) []byte {
+	h := sha256.New()
+	h.Write(body.Seed)
+	ref := l.signed.Value.Job
+	h.Write(ref[:])
+	fmt.Fprintf(h, "shard %d", l.signed.Value.Shard)
+	return h.Sum(nil)
+}
+
+// fetch brings every blob here.
+func (r *run) fetch(gateway record.NodeID, body record.Body) error {
+	for _, b := range needed(body) {
+		if b.Size == 0 {
+			continue
+		}
+		if err := r.p.cfg.Blobs.Fetch(r.ctx, b.Ref, int64(b.Size), nil, gateway); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// needed lists what a body needs: the module, inputs, and the packs of folders.
+func needed(b record.Body) []record.Blob {
+	list := []record.Blob{b.Module}
+	for _, in := range b.Inputs {
+		list = append(append(list, in.Blob), in.Packs...)
+	}
+	return list
+}
+
+// name gives a blob a short name for the worker, which knows no other: half its Ref is
+// enough among one tenant's.
+func (r *run) name(b record.Blob) sandbox.Input {
+	name := b.Ref.String()[:26]
+	r.reads[name] = b
+	return sandbox.Input{Blob: name, Size: int64(b.Size)}
+}
+
+// unfold turns a folder's tree into inputs. The tenant made it, so it is checked like
+// any stranger's bytes.
+func (r *run) unfold(in record.Input, into map[string]sandbox.Input) error {
+	at, err := r.at(in.Blob)
+	if err != nil {
+		return err
+	}
+	const most = 16 << 20
+	if in.Blob.Size > most {
+		return fmt.Errorf("a list of files of %d bytes: at most %d", in.Blob.Size, most)
+	}
+	b, err := io.ReadAll(io.NewSectionReader(at, 0, int64(in.Blob.Size)))
+	if err != nil {
+		return err
+	}
+	var tree record.Tree
+	if err := record.Decode(b, &tree); err != nil {
+		return err
+	}
+	packs := make([]sandbox.Input, len(in.Packs))
+	for i, p := range in.Packs {
+		packs[i] = r.name(p)
+	}
+	for _, f := range tree.Files {
+		if !localPath(f.Path) {
+			return fmt.Errorf("path %.60q leaves the folder", f.Path)
+		}
+		x := sandbox.Input{Size: int64(f.Size)}
+		if f.Size > 0 {
+			if int(f.Pack) >= len(packs) || f.Offset > uint64(packs[f.Pack].Size) || f.Size > uint64(packs[f.Pack].Size)-f.Offset {
+				return fmt.Errorf("%.60q lies outside its pack", f.Path)
+			}
+			x.Blob, x.Offset = packs[f.Pack].Blob, int64(f.Offset)
+		}
+		into[path.Join(in.Name, f.Path)] = x
+	}
+	return nil
+}
+
+func localPath(p string) bool {
+	return p != "" && p == path.Clean(p) && p[0] != '/' && p != ".." && !strings.HasPrefix(p, "../") && !strings.ContainsAny(p, "\\\x00")
+}
+
+// close gives back what the run has read.
+func (r *run) close() {
+	for _, c := range r.opened {
+		c.Close()
+	}
+}
+
+// Open implements sandbox.Host.
+func (r *run) Open(name string) (io.ReaderAt, error) {
+	b, ok := r.reads[name]
+	if !ok {
+		return nil, fmt.Errorf("no blob %.20q", name)
+	}
+	return r.at(b)
+}
+
+func (r *run) at(b record.Blob) (io.ReaderAt, error) {
+	if b.Size == 0 {
+		return bytes.NewReader(nil), nil
+	}
+	at, err := r.p.cfg.Blobs.Get(b.Ref)
+	if err != nil || b.Key == nil {
+		return at, err
+	}
+	r.opened = append(r.opened, at)
+	if len(b.Key) != 32 {
+		return nil, errors.New("a blob's key has the wrong length")
+	}
+	return blob.Decrypt(at, [32]byte(b.Key)), nil
+}
+
+// Create implements sandbox.Host: what the task writes is encrypted on its way to disk.
+func (r *run) Create(name string) (io.WriteCloser, error) {
+	var key [32]byte
+	rand.Read(key[:])
+	in, out := io.Pipe()
+	o := &output{run: r, name: name, key: key, pipe: out, plain: blob.Encrypt(key, out), done: make(chan stored, 1)}
+	go func() {
+		ref, n, err := r.p.cfg.Blobs.Put(r.ctx, in)
+		in.CloseWithError(err)
+		o.done <- stored{ref, n, err}
+	}()
+	return o, nil
+}
+
+type output struct {
+	*run
+	name  string
+	key   [32]byte
+	pipe  *io.PipeWriter
+	plain io.Writer
+	done  chan stored
+}
+
+type stored struct {
+	ref  record.Ref
+	size int64
+	err  error
+}
+
+func (o *output) Write(b []byte) (int, error) { return o.plain.Write(b) }
+
+// Close returns once the output is stored.
+func (o *output) Close() error {
+	o.pipe.Close()
+	s := <-o.done
+	if s.err == nil {
+		o.mu.Lock()
+		o.outputs[o.name] = record.Blob{Ref: s.ref, Size: uint64(s.size), Key: o.key[:]}
+		o.mu.Unlock()
+	}
+	return s.err
+}
+
+// Event implements sandbox.Host.
+func (r *run) Event(e sandbox.Event) {
+	ev := wire.LeaseEvent{Done: e.Done, Total: e.Total}
+	switch e.Kind {
+	case sandbox.Stdout:
+		ev.Channel = wire.Stdout
+	case sandbox.Stderr:
+		ev.Channel = wire.Stderr
+	case sandbox.Log:
+		ev.Channel = wire.Log
+	case sandbox.Progress:
+		ev.Text = e.Text
+	default:
+		return
+	}
+	if ev.Channel != 0 {
+		ev.Data, ev.Offset = []byte(e.Text), r.said[ev.Channel]
+		r.said[ev.Channel] += uint64(len(ev.Data))
+	}
+	r.l.say(ev)
+}
+
+// manifest seals the list of what the task left to the tenant and the gateway.
+func (p *Provider) manifest(r *run, l *lease, gateway record.NodeID, res sandbox.Result) ([]byte, error) {
+	m := record.Manifest{Stdout: r.outputs["stdout"], Stderr: r.outputs["stderr"], Log: r.outputs["log"], Error: res.Error}
+	for name, b := range r.outputs {
+		if rest, ok := strings.CutPrefix(name, "out/"); ok {
+			m.Outputs = append(m.Outputs, record.Output{Name: rest, Blob: b})
+		}
+	}
+	slices.SortFunc(m.Outputs, func(a, b record.Output) int { return cmp.Compare(a.Name, b.Name) })
+	for _, x := range res.Metrics {
+		m.Metrics = append(m.Metrics, record.Metric{Name: x.Name, Value: x.Value})
+	}
+	plain, err := record.Encode(m)
+	if err != nil {
+		return nil, err
+	}
+	to := []record.PublicKey{l.job.Key}
+	if g, ok := p.cfg.Mesh.Gateway(gateway); ok {
+		to = append(to, g.Key)
+	}
+	return p.sealer.Seal(plain, wire.SealManifest, to...)
+}
+
+// handOver puts the outputs on a second holder, the gateway, before the receipt
+// says that they are there.
+func (p *Provider) handOver(ctx context.Context, l *lease, r *run, gateway record.NodeID) error {
+	var refs []record.Ref
+	for _, b := range r.outputs {
+		refs = append(refs, b.Ref)
+	}
+	l.mu.Lock()
+	l.outputs = refs
+	l.mu.Unlock()
+	if gateway == p.cfg.Key.ID() {
+		return nil // one store
+	}
+	for _, ref := range refs {
+		if err := p.cfg.Blobs.Push(ctx, ref, gateway, nil); err != nil {
+			return fmt.Errorf("hand over: %w", err)
+		}
+	}
+	return nil
+}
+
+func (p *Provider) receipt(l *lease, body record.Body, res sandbox.Result) record.Receipt {
+	v := l.signed.Value
+	r := record.Receipt{Lease: l.signed.Ref(), Job: v.Job, Shard: v.Shard, Attempt: v.Attempt, Module: body.Module.Ref,
+		Inputs: inputsRef(body), Device: v.Bid.Value.Device, Exit: res.Exit, End: record.End(res.End), Ran: p.ran}
+	u := res.Usage
+	r.Usage = record.Usage{Meter: record.CPUTime, Wall: u.Wall, CPU: u.CPU, Kernel: u.Kernel, FLOP: u.FLOP, Bytes: u.Bytes, Memory: u.Memory,
+		Work: record.Work(u.Work + u.CPU/max(p.cfg.Mesh.Params.GuestDiv, 1))}
+	return r
+}
+
+// inputsRef names all inputs at once: SHA-256 of their Refs in the body's order.
+func inputsRef(body record.Body) record.Ref {
+	h := sha256.New()
+	for _, in := range body.Inputs {
+		h.Write(in.Blob.Ref[:])
+		for _, p := range in.Packs {
+			h.Write(p.Ref[:])
+		}
+	}
+	return record.Ref(h.Sum(nil))
+}
+
+// mulDiv returns a·b/c, saturating.
+func mulDiv(a, b, c uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	if hi >= c {
+		return 1<<64 - 1
+	}
+	q, _ := bits.Div64(hi, lo, c)
+	return q
+}

@@ -1,0 +1,8 @@
+package wire
+
+// Contexts under which parties seal documents for each other: one sealed as a body
+// never opens as a manifest.
+const (
+	SealBody     = "idlemesh/body"
+	SealManifest = "idlemesh/manifest"
+)
