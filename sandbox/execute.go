@@ -23,6 +23,7 @@ type serving struct {
 	out    outputs
 	began  time.Time
 	grace  time.Duration
+	sent   chan struct{} // closed when the Start is
 
 	mu    sync.Mutex
 	kill  *time.Timer // ends the worker when the run does not end in time
@@ -70,15 +71,12 @@ func (p *Pool) Execute(ctx context.Context, tenant string, s Spec, h Host) (Resu
 }
 
 func (p *Pool) serve(ctx context.Context, w *worker, s Spec, h Host, body []byte) (Result, error) {
-	r := &serving{mailbox: mailbox{wake: make(chan struct{}, 1)}, w: w, h: h, limits: s.Limits,
+	r := &serving{mailbox: mailbox{wake: make(chan struct{}, 1)}, w: w, h: h, limits: s.Limits, sent: make(chan struct{}),
 		out: outputs{h: h, left: s.Limits.Output}, began: time.Now(), grace: p.cfg.Grace}
 	w.add(r)
 	defer r.out.abandon()
 	r.after(TimedOut, time.Duration(min(s.Limits.Wall, 1<<42))*time.Millisecond+p.cfg.Grace)
 	defer r.disarm()
-	if err := w.conn.SendBody(frame.TypeStart, r.id, body); err != nil {
-		w.end(err)
-	}
 	cancelled := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(cancelled)
@@ -89,6 +87,11 @@ func (p *Pool) serve(ctx context.Context, w *worker, s Spec, h Host, body []byte
 			<-cancelled
 		}
 	}()
+	err := w.conn.SendBody(frame.TypeStart, r.id, body)
+	close(r.sent)
+	if err != nil {
+		w.end(err)
+	}
 	return r.loop()
 }
 
@@ -266,7 +269,7 @@ func (r *serving) lost() (Result, error) {
 	case r.end == Cancelled:
 		res.End, res.Error = Cancelled, "cancelled"
 		return res, nil
-	case r.w.alone(r) && outOfMemory(lastWords(r.w.proc)):
+	case r.w.alone(r) && outOfMemory(r.w.proc):
 		res.End, res.Error = OverLimit, "the worker process ran out of memory"
 		return res, nil
 	}
@@ -277,7 +280,11 @@ func (r *serving) lost() (Result, error) {
 
 // outOfMemory reports whether the Go runtime said so when it died. A guest cannot
 // write there.
-func outOfMemory(words string) bool {
+func outOfMemory(proc *Process) bool {
+	if proc.Tail == nil {
+		return false
+	}
+	words := proc.Tail()
 	return strings.Contains(words, "out of memory") || strings.Contains(words, "cannot allocate memory")
 }
 
@@ -291,6 +298,7 @@ func (r *serving) cancel(end End, fault error) {
 	r.mu.Unlock()
 	if first {
 		r.after(end, r.grace)
+		<-r.sent
 		_ = r.send(frame.TypeCancel, nil) // its failure ends the worker
 	}
 }

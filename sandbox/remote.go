@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"idlemesh/sandbox/frame"
@@ -47,15 +48,27 @@ func (p *Pool) start(ctx context.Context) (*worker, error) {
 		close(w.gone)
 		return nil, fmt.Errorf("start worker: %w%s", err, lastWords(proc))
 	}
-	p.ended.Go(func() { p.watch(w) })
+	p.mu.Lock()
+	closed := p.closed
+	if !closed {
+		p.ended.Go(func() { p.watch(w) })
+	}
+	p.mu.Unlock()
+	if closed {
+		w.end(ErrClosed)
+		_ = proc.Wait()
+		return nil, ErrClosed
+	}
 	return w, nil
 }
 
+// lastWords returns the first line of what a dead worker said.
 func lastWords(proc *Process) string {
 	if proc.Tail == nil || proc.Tail() == "" {
 		return ""
 	}
-	return ": " + clip(proc.Tail(), 512)
+	first, _, _ := strings.Cut(strings.TrimSpace(proc.Tail()), "\n")
+	return ": " + clip(first, 512)
 }
 
 func clip(s string, n int) string { return s[:min(n, len(s))] }
@@ -92,7 +105,7 @@ func (p *Pool) watch(w *worker) {
 	w.mu.Unlock()
 	if !errors.Is(why, ErrClosed) && !errors.Is(why, errIdle) {
 		p.counts.lost.Inc()
-		p.cfg.Log.Warn("worker ended", "why", why, "said", lastWords(w.proc))
+		p.cfg.Log.Warn("worker ended", "why", why, "said", strings.TrimPrefix(lastWords(w.proc), ": "))
 	}
 	close(w.gone)
 }

@@ -199,7 +199,7 @@ func (o *openFile) Read(p []byte) (int, esys.Errno) {
 // Pread implements sys.File.
 func (o *openFile) Pread(p []byte, off int64) (int, esys.Errno) {
 	switch {
-	case !o.reads:
+	case o.closed || !o.reads:
 		return 0, esys.EBADF
 	case off < 0:
 		return 0, esys.EINVAL
@@ -248,7 +248,7 @@ func (o *openFile) Write(p []byte) (int, esys.Errno) {
 // Pwrite implements sys.File.
 func (o *openFile) Pwrite(p []byte, off int64) (int, esys.Errno) {
 	switch {
-	case !o.writes:
+	case o.closed || !o.writes:
 		return 0, esys.EBADF
 	case off < 0 || off > math.MaxInt64-int64(len(p)):
 		return 0, esys.EINVAL
@@ -264,7 +264,7 @@ func (o *openFile) Pwrite(p []byte, off int64) (int, esys.Errno) {
 // Truncate implements sys.File.
 func (o *openFile) Truncate(size int64) esys.Errno {
 	switch {
-	case !o.writes:
+	case o.closed || !o.writes:
 		return esys.EBADF
 	case size < 0:
 		return esys.EINVAL

@@ -61,11 +61,11 @@ func (s *stream) Write(p []byte) (int, error) {
 	s.o.left -= uint64(len(p))
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.buf)+len(p) >= streamBuffer || time.Since(s.sent) >= streamDelay {
+		return len(p), s.flushLocked(p)
+	}
 	s.buf = append(s.buf, p...)
-	switch {
-	case len(s.buf) >= streamBuffer || time.Since(s.sent) >= streamDelay:
-		return len(p), s.flushLocked()
-	case s.timer == nil:
+	if s.timer == nil {
 		s.timer = time.AfterFunc(streamDelay, s.late)
 	}
 	return len(p), nil
@@ -75,16 +75,17 @@ func (s *stream) late() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.timer != nil && !s.done {
-		_ = s.flushLocked() // it stops the run itself
+		_ = s.flushLocked(nil) // it stops the run itself
 	}
 }
 
-func (s *stream) flushLocked() (err error) {
+// flushLocked sends what waits, then p.
+func (s *stream) flushLocked(p []byte) (err error) {
 	if s.timer != nil {
 		s.timer.Stop()
 		s.timer = nil
 	}
-	if len(s.buf) == 0 {
+	if len(s.buf)+len(p) == 0 {
 		return nil
 	}
 	if s.w == nil {
@@ -92,13 +93,15 @@ func (s *stream) flushLocked() (err error) {
 			return s.o.r.lose(err)
 		}
 	}
-	if _, err = s.w.Write(s.buf); err != nil {
-		return s.o.r.lose(err)
+	for _, b := range [...][]byte{s.buf, p} {
+		if len(b) == 0 {
+			continue
+		}
+		if _, err = s.w.Write(b); err != nil {
+			return s.o.r.lose(err)
+		}
 	}
-	s.sent = time.Now()
-	if s.buf = s.buf[:0]; cap(s.buf) > 4*streamBuffer {
-		s.buf = nil
-	}
+	s.sent, s.buf = time.Now(), s.buf[:0]
 	return nil
 }
 
@@ -108,7 +111,7 @@ func (s *stream) close() error {
 	if s.done {
 		return nil
 	}
-	err := s.flushLocked()
+	err := s.flushLocked(nil)
 	s.done = true
 	if s.w != nil && err == nil {
 		err = s.w.Close()

@@ -82,7 +82,11 @@ func (e *Engine) Run(ctx context.Context, s sandbox.Spec, h sandbox.Host, report
 	})
 	defer wall.Stop()
 	defer r.reporting(report)()
-	defer r.close()
+	defer func() {
+		if err := r.close(); err != nil {
+			res.End, res.Error = sandbox.NodeLost, readable(err.Error())
+		}
+	}()
 	return r.do()
 }
 
@@ -108,7 +112,9 @@ func (r *run) do() sandbox.Result {
 	}
 	defer r.eng.mods.put(m)
 	r.cpu.Store(int64(r.thread.now())) // compiling isn't the guest's own work: a cache would change the bill
-	err = r.call(m)
+	if !r.stopping.Load() {            // it may never ask again
+		err = r.call(m)
+	}
 	res := r.result(err)
 	if res.End != sandbox.Cancelled && res.End != sandbox.NodeLost {
 		r.finish()
@@ -312,18 +318,17 @@ func (r *run) measured() []sandbox.Metric {
 	return ms
 }
 
-// close gives everything back.
-func (r *run) close() {
+// close gives everything back. Its error means that the device may not have.
+func (r *run) close() error {
 	r.mem.region.free()
 	if r.fs != nil {
 		r.fs.close()
 	}
-	if r.acc != nil {
-		if err := r.acc.Close(); err != nil {
-			r.lose(err)
-		}
-	}
 	r.out.abandon()
+	if r.acc == nil {
+		return nil
+	}
+	return r.acc.Close()
 }
 
 // maxText bounds what a result says of a guest, in bytes.
