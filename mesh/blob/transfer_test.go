@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"idlemesh/ledger/record"
 	"idlemesh/mesh"
 	"idlemesh/mesh/blob"
-	"idlemesh/mesh/identity"
 )
 
 // A lan connects stores by pipes; cut, when set, says after how many bytes from the
@@ -425,139 +423,6 @@ func TestStall(t *testing.T) {
 		start = time.Now()
 		if err := here.Fetch(ctx, record.Ref{1}, -1, nil, record.NodeID{2}); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
 			t.Errorf("Fetch = %v after %v", err, time.Since(start))
-		}
-	})
-}
-
-func FuzzServe(f *testing.F) {
-	f.Add([]byte("\x00\x00\x00\x04\xa3\x01\x01\x02"), []byte{})
-	f.Add([]byte("\xff\xff\xff\xff"), []byte{})
-	s, err := blob.Open("", nil, blob.Config{May: allow, Size: 1 << 20})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Fuzz(func(t *testing.T, head, tail []byte) {
-		c := &script{Reader: io.MultiReader(bytes.NewReader(head), bytes.NewReader(tail))}
-		s.Serve(context.Background(), record.NodeID{}, c)
-		if !c.closed {
-			t.Error("the stream is left open")
-		}
-	})
-}
-
-// FuzzFetch is answered by any bytes.
-func FuzzFetch(f *testing.F) {
-	f.Add([]byte("\x00\x00\x00\x05\xa2\x01\x00\x02\x03abc"))
-	f.Add([]byte("\x00\x00\x00\x09\xa2\x01\x00\x02\x1a\x00\x20\x00\x00"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := blob.Open("", scripted(b), blob.Config{Size: 1 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Fetch(t.Context(), record.Ref{1}, -1, nil, record.NodeID{2}); err == nil || s.Has(record.Ref{1}) {
-			t.Errorf("Fetch believes %x", b)
-		}
-	})
-}
-
-type scripted []byte
-
-func (b scripted) Open(context.Context, record.NodeID, string) (io.ReadWriteCloser, error) {
-	return &script{Reader: bytes.NewReader(b)}, nil
-}
-
-type script struct {
-	io.Reader
-	closed bool
-}
-
-func (s *script) Write(p []byte) (int, error) { return len(p), nil }
-func (s *script) Close() error                { s.closed = true; return nil }
-
-// node starts an endpoint that serves a store.
-func node(t testing.TB, dir string) (*blob.Store, *mesh.Endpoint) {
-	t.Helper()
-	key, err := identity.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := key.Certificate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	pc, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := mesh.New(pc, cert, mesh.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := blob.Open(dir, e, blob.Config{May: allow})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- e.Serve(ctx, map[string]mesh.Handler{mesh.Blob: s.Serve}) }()
-	t.Cleanup(func() { cancel(); <-done; pc.Close(); s.Close() })
-	return s, e
-}
-
-func TestOverQUIC(t *testing.T) {
-	here, a := node(t, t.TempDir())
-	there, b := node(t, t.TempDir())
-	a.Learn(b.ID(), b.Addr())
-	for _, n := range []int{0, 100, 5<<20 + 3} {
-		want := content(n, 7)
-		ref := put(t, there, want)
-		if err := here.Fetch(t.Context(), ref, int64(n), nil, b.ID()); err != nil {
-			t.Fatal(err)
-		}
-		wantBlob(t, here, ref, want)
-		want = content(n, 8)
-		ref = put(t, there, want)
-		if err := there.Push(t.Context(), ref, a.ID(), nil); err != nil { // over the connection that a dialled
-			t.Fatal(err)
-		}
-		wantBlob(t, here, ref, want)
-	}
-	if err := here.Fetch(t.Context(), record.Ref{1}, -1, nil, b.ID()); !errors.Is(err, blob.ErrMissing) || !strings.Contains(err.Error(), b.ID().Short()) {
-		t.Errorf("Fetch = %v", err)
-	}
-}
-
-func BenchmarkOverQUIC(b *testing.B) {
-	here, a := node(b, b.TempDir())
-	there, c := node(b, "")
-	a.Learn(c.ID(), c.Addr())
-	data := content(64<<20, 1)
-	b.Run("fetch", func(b *testing.B) {
-		b.SetBytes(int64(len(data)))
-		for i := 0; b.Loop(); i++ {
-			data[0], data[1] = byte(i), byte(i>>8)
-			b.StopTimer()
-			ref := put(b, there, data)
-			b.StartTimer()
-			if err := here.Fetch(b.Context(), ref, -1, nil, c.ID()); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("push4", func(b *testing.B) { // four small ones to memory, in one stream
-		b.ReportAllocs()
-		for i := uint32(0); b.Loop(); i++ {
-			var refs []record.Ref
-			for k := range 4 {
-				ref, err := here.PutAll(0, []byte{byte(k), byte(i), byte(i >> 8), byte(i >> 16), byte(i >> 24)})
-				if err != nil {
-					b.Fatal(err)
-				}
-				refs = append(refs, ref[0])
-			}
-			if err := here.PushAll(b.Context(), refs, c.ID(), nil); err != nil {
-				b.Fatal(err)
-			}
 		}
 	})
 }
