@@ -70,19 +70,11 @@ func stopped(b *testing.B, p *sandbox.Pool) {
 
 // childrenRSS sums the resident bytes of this process's children.
 func childrenRSS(b *testing.B) (sum int) {
-	dirs, err := os.ReadDir("/proc")
-	if err != nil {
-		b.Skip(err)
-	}
-	for _, d := range dirs {
-		status, _ := os.ReadFile("/proc/" + d.Name() + "/status")
-		fields := map[string]string{}
-		for line := range strings.Lines(string(status)) {
-			k, v, _ := strings.Cut(line, ":")
-			fields[k] = strings.TrimSpace(v)
-		}
-		if fields["PPid"] == strconv.Itoa(os.Getpid()) {
-			kb, _ := strconv.Atoi(strings.TrimSuffix(fields["VmRSS"], " kB"))
+	for _, pid := range children(b) {
+		status, _ := os.ReadFile("/proc/" + pid + "/status")
+		_, rest, _ := strings.Cut(string(status), "VmRSS:")
+		if f := strings.Fields(rest); len(f) > 0 {
+			kb, _ := strconv.Atoi(f[0])
 			sum += kb << 10
 		}
 	}
