@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -83,40 +84,37 @@ func TestFailedSync(t *testing.T) {
 
 func TestSyncIsShared(t *testing.T) {
 	s := openDisk(t, t.TempDir())
-	var syncs int // counted under the journal's lock
-	gate := make(chan struct{})
+	var syncs int // the journal's lock guards it
+	first, gate := make(chan bool), make(chan bool)
 	s.log.sync = func(f *os.File) error {
-		syncs++
-		<-gate
+		if syncs++; syncs == 1 {
+			first <- true
+			<-gate
+		}
 		return nil
 	}
 	var wg sync.WaitGroup
-	for i := range 100 {
-		wg.Go(func() {
-			if _, err := s.PutBytes([]byte(fmt.Sprint(i))); err != nil {
-				t.Error(err)
-			}
-		})
+	put := func(i int) {
+		if _, err := s.PutBytes([]byte(fmt.Sprint(i))); err != nil {
+			t.Error(err)
+		}
 	}
-	for waiting := 0; waiting < 99; { // all but those of the first batch
+	wg.Go(func() { put(0) })
+	<-first
+	for i := range 99 {
+		wg.Go(func() { put(1 + i) })
+	}
+	for waiting := 0; waiting < 99; runtime.Gosched() {
 		s.log.mu.Lock()
-		if waiting = 0; s.log.next != nil {
+		if s.log.next != nil {
 			waiting = len(s.log.next.recs)
 		}
 		s.log.mu.Unlock()
-		if waiting > 0 && waiting < 99 {
-			select { // the first batch may have held several
-			case gate <- struct{}{}:
-			default:
-				continue
-			}
-			break
-		}
 	}
-	close(gate)
+	gate <- true
 	wg.Wait()
-	if syncs > 50 {
-		t.Errorf("%d syncs for 100 puts at once", syncs)
+	if syncs != 2 {
+		t.Errorf("%d syncs for 99 puts during another's, want 2 in all", syncs)
 	}
 }
 
