@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"runtime"
@@ -53,7 +54,14 @@ func TestConfined(t *testing.T) {
 		t.Skip("walls are Linux's")
 	}
 	t.Setenv("SECRET", "of the agent")
-	p := openPool(t, sandbox.Config{})
+	p := sandbox.NewPool(sandbox.Config{}) // not running, so that no spare is just starting
+	defer func() {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := p.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
 	hello, err := p.Probe(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,9 @@ type memory struct {
 type initialError struct{ want, limit uint64 }
 
 func (e initialError) Error() string {
+	if e.want <= e.limit {
+		return fmt.Sprintf("the module starts with %d bytes of memory, which its worker process does not have", e.want)
+	}
 	return fmt.Sprintf("the module starts with %d bytes of memory, the limit is %d", e.want, e.limit)
 }
 
@@ -58,3 +61,11 @@ func (m *memory) Free() {}
 
 // held returns the size in bytes; any goroutine may ask.
 func (m *memory) held() uint64 { return m.size.Load() }
+
+// refusal says why the memory did not grow.
+func (m *memory) refusal() string {
+	if m.asked <= m.limit {
+		return fmt.Sprintf("the worker process has no memory left to grow the module's to %d bytes", m.asked)
+	}
+	return fmt.Sprintf("the memory limit of %d bytes was reached", m.limit)
+}

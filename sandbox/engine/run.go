@@ -253,7 +253,7 @@ func (r *run) result(err error) sandbox.Result {
 		res.End, res.Error = sandbox.Trapped, readable(err.Error())
 	}
 	if r.mem.asked > 0 {
-		r.short = fmt.Sprintf("the memory limit of %d bytes was reached", r.mem.limit)
+		r.short = r.mem.refusal()
 	}
 	if r.short != "" && (res.Exit != 0 || res.End == sandbox.Trapped) {
 		res.End, res.Error = sandbox.OverLimit, strings.TrimSuffix(r.short+"\n"+res.Error, "\n")
