@@ -11,6 +11,7 @@ import (
 	"io"
 	"iter"
 	"net"
+	"sync"
 	"time"
 
 	"idlemesh/ledger/record"
@@ -47,6 +48,9 @@ type Client struct {
 	sealer  *identity.Sealer
 	opener  *identity.Opener
 	now     func() time.Time
+
+	mu   sync.Mutex
+	sent map[record.Ref]time.Time // blobs that the gateway took
 }
 
 // Dial returns a client of m for the holder of key. Close it. It connects at the first
@@ -80,7 +84,7 @@ func Dial(ctx context.Context, key identity.Key, m record.Signed[record.Mesh], c
 		return nil, fmt.Errorf("dial: %w", err)
 	}
 	return &Client{key: key, mesh: m, gateway: gw, end: end, blobs: blobs, author: author.New(key, end, m.Value),
-		sealer: identity.NewSealer(), opener: opener, now: c.Now}, nil
+		sealer: identity.NewSealer(), opener: opener, now: c.Now, sent: map[record.Ref]time.Time{}}, nil
 }
 
 func connect(key identity.Key, m record.Mesh, c Config) (*mesh.Endpoint, error) {

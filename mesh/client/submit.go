@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -79,7 +78,7 @@ func (c *Client) Prepare(ctx context.Context, r Request) (Signed, error) {
 	body := record.Body{Name: r.Name, Args: r.Args, Env: r.Env, Labels: r.Labels, Seed: random(32)}
 	up := c.uploader(ctx, r.Progress)
 	var err error
-	if body.Module, err = up.file(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.Module)), nil }); err != nil {
+	if body.Module, err = up.bytes(r.Module); err != nil {
 		return Signed{}, fmt.Errorf("module: %w", err)
 	}
 	for _, in := range r.Inputs {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"time"
 
 	"idlemesh/ledger/record"
 	"idlemesh/mesh/blob"
@@ -37,7 +38,28 @@ func (c *Client) uploader(ctx context.Context, progress func(string, int64, int6
 	return &uploader{c: c, ctx: ctx, secret: secret[:], progress: progress}
 }
 
-// file stores what open yields, encrypted.
+// bytes stores b, encrypted.
+func (u *uploader) bytes(b []byte) (record.Blob, error) {
+	key := blob.ContentKey(u.secret, blob.Sum(b))
+	var enc bytes.Buffer
+	enc.Grow(len(b))
+	if _, err := blob.Encrypt(key, &enc).Write(b); err != nil {
+		return record.Blob{}, err
+	}
+	ref, err := u.c.blobs.PutBytes(enc.Bytes())
+	if err != nil {
+		return record.Blob{}, err
+	}
+	return u.stored(ref, int64(len(b)), key), nil
+}
+
+func (u *uploader) stored(ref record.Ref, size int64, key [32]byte) record.Blob {
+	b := record.Blob{Ref: ref, Size: uint64(size), Key: key[:]}
+	u.blobs = append(u.blobs, b)
+	return b
+}
+
+// file stores what open yields, encrypted, without holding it in memory.
 func (u *uploader) file(open func() (io.ReadCloser, error)) (record.Blob, error) {
 	sum, size, err := digest(open)
 	if err != nil {
@@ -62,9 +84,7 @@ func (u *uploader) file(open func() (io.ReadCloser, error)) (record.Blob, error)
 	if n != size {
 		return record.Blob{}, errors.New("it changed while it was read")
 	}
-	b := record.Blob{Ref: ref, Size: uint64(size), Key: key[:]}
-	u.blobs = append(u.blobs, b)
-	return b, nil
+	return u.stored(ref, size, key), nil
 }
 
 func digest(open func() (io.ReadCloser, error)) (record.Ref, int64, error) {
@@ -92,7 +112,7 @@ func (u *uploader) folder(in Input) (record.Input, error) {
 		if pack.Len() == 0 {
 			return nil
 		}
-		b, err := u.file(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(pack.Bytes())), nil })
+		b, err := u.bytes(pack.Bytes())
 		out.Packs = append(out.Packs, b)
 		pack.Reset()
 		return err
@@ -136,7 +156,7 @@ func (u *uploader) folder(in Input) (record.Input, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Blob, err = u.file(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil })
+	out.Blob, err = u.bytes(b)
 	return out, err
 }
 
@@ -158,14 +178,44 @@ func take(pack *bytes.Buffer, dir fs.FS, p string) (uint64, error) {
 // finish sends what the gateway has not.
 func (u *uploader) finish() error {
 	var total int64
-	refs := make([]record.Ref, len(u.blobs))
-	for i, b := range u.blobs {
-		refs[i] = b.Ref
-		total += int64(b.Size)
+	var refs []record.Ref
+	for _, b := range u.blobs {
+		if !u.c.sentLately(b.Ref) {
+			refs = append(refs, b.Ref)
+			total += int64(b.Size)
+		}
+	}
+	if len(refs) == 0 {
+		return nil
 	}
 	err := u.c.blobs.PushAll(u.ctx, refs, u.c.Gateway(), func(n int64) { u.progress("upload", n, total) })
 	if err != nil {
 		return lost("upload", err)
 	}
+	u.c.noteSent(refs)
 	return nil
+}
+
+// recent is how long the gateway is not asked again whether it has a blob: it keeps
+// every upload longer than that.
+const recent = time.Minute
+
+func (c *Client) sentLately(ref record.Ref) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now().Sub(c.sent[ref]) < recent
+}
+
+func (c *Client) noteSent(refs []record.Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	for ref, at := range c.sent {
+		if now.Sub(at) >= recent {
+			delete(c.sent, ref)
+		}
+	}
+	for _, ref := range refs {
+		c.sent[ref] = now
+	}
 }

@@ -31,7 +31,7 @@ type job struct {
 	tasks  []task
 	events []wire.JobEvent
 	grown  chan struct{} // closed and replaced at each event
-	ears   map[chan wire.JobEvent]bool
+	ears   map[chan *wire.JobEvent]bool
 }
 
 // A task is what there is to see of one shard.
@@ -127,7 +127,7 @@ func (g *Gateway) pass(j *job, e wire.JobEvent) {
 	e.Time = g.now()
 	for c := range j.ears {
 		select {
-		case c <- e:
+		case c <- &e:
 		default:
 		}
 	}
@@ -135,7 +135,7 @@ func (g *Gateway) pass(j *job, e wire.JobEvent) {
 
 // newJob returns a job that has not been admitted yet.
 func newJob(signed record.Signed[record.Job]) *job {
-	j := &job{signed: signed, grown: make(chan struct{}), ears: map[chan wire.JobEvent]bool{}, placing: map[uint32]bool{}, tasks: make([]task, signed.Value.Shards)}
+	j := &job{signed: signed, grown: make(chan struct{}), ears: map[chan *wire.JobEvent]bool{}, placing: map[uint32]bool{}, tasks: make([]task, signed.Value.Shards)}
 	for i := range j.tasks {
 		j.tasks[i].info = wire.TaskInfo{Shard: uint32(i), State: "waiting"}
 	}
@@ -144,7 +144,7 @@ func newJob(signed record.Signed[record.Job]) *job {
 
 // watch sends what has happened to a job and what will, until it ends.
 func (g *Gateway) watch(ctx context.Context, _ wire.Caller, q wire.WatchRequest, send func(wire.JobEvent) error) error {
-	passing := make(chan wire.JobEvent, ear)
+	passing := make(chan *wire.JobEvent, ear)
 	g.mu.Lock()
 	j := g.jobs[q.Job]
 	if j == nil {
@@ -163,7 +163,7 @@ func (g *Gateway) watch(ctx context.Context, _ wire.Caller, q wire.WatchRequest,
 		fresh, grown := j.events[i:], j.grown
 		g.mu.Unlock()
 		for len(fresh) > 0 && len(passing) > 0 { // what was said before what is kept
-			if err := sendPassing(<-passing, q, send); err != nil {
+			if err := sendPassing(*<-passing, q, send); err != nil {
 				return err
 			}
 		}
@@ -175,7 +175,7 @@ func (g *Gateway) watch(ctx context.Context, _ wire.Caller, q wire.WatchRequest,
 		}
 		select {
 		case e := <-passing:
-			if err := sendPassing(e, q, send); err != nil {
+			if err := sendPassing(*e, q, send); err != nil {
 				return err
 			}
 		case <-grown:

@@ -27,7 +27,7 @@ type lease struct {
 	err     error
 	endedAt record.Millis
 	outputs []record.Ref // that tenant and gateway may fetch
-	ears    map[chan wire.LeaseEvent]bool
+	ears    map[chan *wire.LeaseEvent]bool
 	finish  chan struct{} // closed at the end
 }
 
@@ -49,7 +49,7 @@ func (p *Provider) start(ctx context.Context, c wire.Caller, q wire.StartRequest
 	if err != nil {
 		return err
 	}
-	events := make(chan wire.LeaseEvent, ear)
+	events := make(chan *wire.LeaseEvent, ear)
 	l.mu.Lock()
 	if l.end == nil && l.err == nil {
 		l.ears[events] = true
@@ -63,21 +63,21 @@ func (p *Provider) start(ctx context.Context, c wire.Caller, q wire.StartRequest
 	return l.relay(ctx, events, send)
 }
 
-func (l *lease) relay(ctx context.Context, events chan wire.LeaseEvent, send func(wire.LeaseEvent) error) error {
+func (l *lease) relay(ctx context.Context, events chan *wire.LeaseEvent, send func(wire.LeaseEvent) error) error {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
 	for {
 		var err error
 		select {
 		case e := <-events:
-			err = send(e)
+			err = send(*e)
 		case <-beat.C:
 			err = send(wire.LeaseEvent{Beat: true})
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-l.finish:
 			for len(events) > 0 && err == nil {
-				err = send(<-events)
+				err = send(*<-events)
 			}
 			if err == nil && l.err == nil {
 				err = send(*l.end)
@@ -120,7 +120,7 @@ func (p *Provider) lease(c wire.Caller, q wire.StartRequest) (*lease, error) {
 	}
 	delete(p.holds, bid)
 	ctx, cancel := context.WithCancelCause(p.life)
-	l := &lease{signed: q.Lease, job: h.job, cancel: cancel, ears: map[chan wire.LeaseEvent]bool{}, finish: make(chan struct{})}
+	l := &lease{signed: q.Lease, job: h.job, cancel: cancel, ears: map[chan *wire.LeaseEvent]bool{}, finish: make(chan struct{})}
 	p.leases[ref] = l
 	p.runs.Go(func() {
 		defer cancel(nil)
@@ -187,7 +187,7 @@ func (l *lease) say(e wire.LeaseEvent) {
 	defer l.mu.Unlock()
 	for c := range l.ears {
 		select {
-		case c <- e:
+		case c <- &e:
 		default:
 		}
 	}
