@@ -96,3 +96,24 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// TestMemo opens the same bytes twice, then the same record under a signature that
+// does not verify: what was verified once must not vouch for other bytes.
+func TestMemo(t *testing.T) {
+	s, err := record.Sign(key(3), record.Voucher{N: 2, Amount: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := record.Open[record.Voucher](s.Raw()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	forged := append(record.Raw(nil), s.Raw()...)
+	forged[len(forged)-1] ^= 1
+	for range 2 {
+		if _, err := record.Open[record.Voucher](forged); !errors.Is(err, record.ErrSignature) {
+			t.Errorf("forged: %v", err)
+		}
+	}
+}

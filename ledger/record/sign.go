@@ -97,7 +97,9 @@ func Sign[T Record](key crypto.Signer, v T) (Signed[T], error) {
 	if err != nil {
 		return Signed[T]{}, fmt.Errorf("sign: %w", err)
 	}
-	return Signed[T]{Value: v, Key: PublicKey(pub), raw: append([]byte{tagSign1}, raw...)}, nil
+	raw = append([]byte{tagSign1}, raw...)
+	seen.add(raw)
+	return Signed[T]{Value: v, Key: PublicKey(pub), raw: raw}, nil
 }
 
 // Open decodes raw strictly and verifies it.
@@ -106,8 +108,11 @@ func Open[T Record](raw Raw) (Signed[T], error) {
 	if err != nil {
 		return Signed[T]{}, err
 	}
-	if !l.key.Verify(l.msg, l.sig) {
-		return Signed[T]{}, ErrSignature
+	if !seen.has(raw) {
+		if !l.key.Verify(l.msg, l.sig) {
+			return Signed[T]{}, ErrSignature
+		}
+		seen.add(raw)
 	}
 	return signed(l, l.value), nil
 }
