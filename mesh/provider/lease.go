@@ -122,6 +122,7 @@ func (p *Provider) lease(c wire.Caller, q wire.StartRequest) (*lease, error) {
 	ctx, cancel := context.WithCancelCause(p.life)
 	l := &lease{signed: q.Lease, job: h.job, cancel: cancel, ears: map[chan *wire.LeaseEvent]bool{}, finish: make(chan struct{})}
 	p.leases[ref] = l
+	p.running++
 	p.runs.Go(func() {
 		defer cancel(nil)
 		p.carryOut(ctx, l, q, c.ID)
@@ -141,6 +142,7 @@ func (p *Provider) carryOut(ctx context.Context, l *lease, q wire.StartRequest, 
 	l.mu.Unlock()
 	p.mu.Lock()
 	p.done++
+	p.running--
 	p.mu.Unlock()
 }
 
@@ -167,8 +169,11 @@ func (p *Provider) work(ctx context.Context, l *lease, q wire.StartRequest, gate
 	}
 	ran := p.now()
 	sealed, err := p.manifest(run, l, gateway, res)
+	if err == nil {
+		_, err = p.cfg.Blobs.PutAll(ran+l.job.Value.Retention, sealed)
+	}
 	if err != nil {
-		return wire.LeaseEvent{}, err
+		return wire.LeaseEvent{}, wire.Refuse(wire.Unavailable, "keep the manifest: "+err.Error())
 	}
 	ctx = context.WithoutCancel(ctx) // what was done is handed over even when the tenant has stopped it
 	if err := p.handOver(ctx, l, run, gateway); err != nil {

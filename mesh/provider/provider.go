@@ -50,16 +50,17 @@ type Provider struct {
 	opener *identity.Opener
 	runs   sync.WaitGroup
 
-	mu     sync.Mutex
-	life   context.Context // Run's; nil before it
-	device record.Device
-	grade  []string
-	ran    string // versions that results depend on
-	seq    uint64
-	nonce  uint64
-	holds  map[record.Ref]hold   // by bid
-	leases map[record.Ref]*lease // running, and ended for a while
-	done   uint64
+	mu      sync.Mutex
+	life    context.Context // Run's; nil before it
+	device  record.Device
+	grade   []string
+	ran     string // versions that results depend on
+	seq     uint64
+	nonce   uint64
+	holds   map[record.Ref]hold   // by bid
+	leases  map[record.Ref]*lease // running, and ended for a while
+	running uint32
+	done    uint64
 }
 
 // A hold keeps a slot for a bid until it expires.
@@ -137,23 +138,13 @@ func (p *Provider) Offer() *wire.Offer {
 	}
 	now := p.now()
 	return &wire.Offer{Device: p.device, Ask: p.cfg.Policy.Floor, Region: p.cfg.Policy.Region, Tiers: p.cfg.Policy.Sells(),
-		Slots: p.cfg.Policy.Slots, Leases: p.runningLocked(), Open: p.openLocked(now), Windows: p.cfg.Policy.Open(now, now+ahead),
+		Slots: p.cfg.Policy.Slots, Leases: p.running, Open: p.openLocked(now), Windows: p.cfg.Policy.Open(now, now+ahead),
 		Done: p.done, Grade: p.grade}
 }
 
 func (p *Provider) openLocked(now record.Millis) bool {
 	w := p.cfg.Policy.Open(now, now+1)
 	return len(w) > 0 && w[0].From <= now
-}
-
-func (p *Provider) runningLocked() uint32 {
-	var n uint32
-	for _, l := range p.leases {
-		if !l.ended() {
-			n++
-		}
-	}
-	return n
 }
 
 // heldLocked counts the holds that stand, and drops the others.
@@ -175,7 +166,7 @@ func (p *Provider) advertise(ctx context.Context) {
 		Seq: p.seq, Expires: now + advertLife, Ask: p.cfg.Policy.Floor, Region: p.cfg.Policy.Region, Device: p.device,
 		Slots: p.cfg.Policy.Slots, Windows: p.cfg.Policy.Open(now, now+ahead), Tiers: p.cfg.Policy.Sells(), Grade: p.grade,
 	}
-	a.Free = a.Slots - min(a.Slots, p.runningLocked())
+	a.Free = a.Slots - min(a.Slots, p.running)
 	p.mu.Unlock()
 	s, err := record.Sign(p.cfg.Key, a)
 	if err != nil {
@@ -230,7 +221,7 @@ func (p *Provider) hold(now record.Millis, q wire.Solicitation) ([]record.Bid, e
 	if p.life == nil || !p.openLocked(now) {
 		return nil, wire.Refuse(wire.Unavailable, "bid: outside the owner's windows")
 	}
-	used := p.runningLocked() + p.heldLocked(now)
+	used := p.running + p.heldLocked(now)
 	free := min(p.cfg.Policy.Slots-min(p.cfg.Policy.Slots, used), max(q.N, 1))
 	if free == 0 {
 		return nil, wire.Refuse(wire.Unavailable, "bid: every slot is in use")

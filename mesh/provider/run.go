@@ -280,8 +280,12 @@ func (p *Provider) manifest(r *run, l *lease, gateway record.NodeID, res sandbox
 // says that they are there.
 func (p *Provider) handOver(ctx context.Context, l *lease, r *run, gateway record.NodeID) error {
 	var refs []record.Ref
+	until := p.now() + l.job.Value.Retention
 	for _, b := range r.outputs {
 		refs = append(refs, b.Ref)
+		if err := p.cfg.Blobs.Pin(b.Ref, until); err != nil {
+			return fmt.Errorf("keep outputs: %w", err)
+		}
 	}
 	l.mu.Lock()
 	l.outputs = refs
