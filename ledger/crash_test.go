@@ -82,11 +82,11 @@ func (w *world) check(t *testing.T, fs vfs.FS, h history, what string) {
 }
 
 // TestCrash stops the machine at each file operation of a run, with none, half and all
-// of what was not synced on disk. IDLEMESH_LONG=1 takes 500 appends instead of 24.
+// of what was not synced on disk. IDLEMESH_LONG=1 takes 500 appends, not 16.
 func TestCrash(t *testing.T) {
-	jobs, every := 12, 4
+	jobs := 8
 	if os.Getenv("IDLEMESH_LONG") != "" {
-		jobs, every = 250, 1
+		jobs = 250
 	}
 	w := newWorld()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -97,9 +97,7 @@ func TestCrash(t *testing.T) {
 		if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
 			return nil
 		}
-		if ops++; ops%every != 0 {
-			return nil
-		}
+		ops++
 		for _, kept := range []int{0, 50, 100} {
 			left := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: rng})
 			w.check(t, left, h, op.Path)
@@ -147,7 +145,7 @@ func TestDiskError(t *testing.T) {
 }
 
 // TestFlip flips bits all over each file of a ledger: it is repaired or refused, never
-// shorter, and never changed by the refusal.
+// shorter, and never changed by the refusal. IDLEMESH_LONG=1 flips 500 a file, not 24.
 func TestFlip(t *testing.T) {
 	w := newWorld()
 	mem := vfs.NewCrashableMem()
@@ -176,8 +174,11 @@ func TestFlip(t *testing.T) {
 
 func (w *world) flips(t *testing.T, from *vfs.MemFS, path string, h history, rng *rand.Rand) {
 	size := len(readAll(t, from, path))
-	refused, whole := 0, 0
-	for range min(size, 24) {
+	refused, whole, many := 0, 0, 24
+	if os.Getenv("IDLEMESH_LONG") != "" {
+		many = 500
+	}
+	for range min(size, many) {
 		fs := cloneFS(t, from)
 		b := readAll(t, fs, path)
 		b[rng.IntN(used(b))] ^= 1 << rng.IntN(8)

@@ -23,6 +23,11 @@ import (
 // beside Pebble's own sync, not after it: it holds the batch itself, so that whichever
 // of the two a crash leaves suffices. A store one commit behind the kept head gets that
 // commit again from the slot; one further behind has lost something and is refused.
+//
+// A kept head that were not durable before the acknowledgement would protect all but
+// the last commits, which are the ones that a crash endangers. Synced after Pebble's
+// WAL it would double a commit's time; beside it, it costs next to nothing (measured
+// with one entry a commit: 1.00 ms without, 1.07 beside, 1.58 after).
 type kept struct {
 	fs    vfs.FS
 	files [2]vfs.File

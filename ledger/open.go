@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"idlemesh/ledger/record"
@@ -69,6 +70,11 @@ func (l *Ledger) open(dir string) error {
 	if err != nil {
 		return err
 	}
+	if l.key != nil && slot < 0 {
+		if err := l.clearUnborn(dir, store); err != nil {
+			return err
+		}
+	}
 	s, err := l.inspect(store, lock, best)
 	if err != nil {
 		return err
@@ -86,10 +92,58 @@ func (l *Ledger) open(dir string) error {
 	if err := l.guard.layBallast(); err != nil {
 		return fmt.Errorf("set space aside: %w", err)
 	}
+	if s.blank {
+		if err := l.markUnborn(dir); err != nil {
+			return err
+		}
+	}
 	if err := l.openStore(store, lock, false); err != nil {
 		return err
 	}
-	return l.start(dir, s, best, slot)
+	if err := l.start(dir, s, best, slot); err != nil {
+		return err
+	}
+	if err := fs.Remove(unbornName(fs, dir)); err != nil && !errNotExist(err) {
+		return err
+	}
+	return nil
+}
+
+// The unborn file is there from before the store is made until its head has been kept.
+// A crash in between leaves a store that Pebble may refuse and that never took an
+// entry: it is made anew.
+func unbornName(fs vfs.FS, dir string) string { return fs.PathJoin(dir, "unborn") }
+
+func (l *Ledger) markUnborn(dir string) error {
+	f, err := l.cfg.FS.Create(unbornName(l.cfg.FS, dir), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close(), syncDir(l.cfg.FS, dir))
+}
+
+// clearUnborn empties a store that was never finished.
+func (l *Ledger) clearUnborn(dir, store string) error {
+	fs := l.cfg.FS
+	if _, err := fs.Stat(unbornName(fs, dir)); err != nil {
+		if errNotExist(err) {
+			return nil
+		}
+		return err
+	}
+	names, err := fs.List(store)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name == "LOCK" {
+			continue // held
+		}
+		if err := fs.Remove(fs.PathJoin(store, name)); err != nil {
+			return err
+		}
+	}
+	return syncDir(fs, store)
 }
 
 // start writes what a fresh or repaired ledger needs.

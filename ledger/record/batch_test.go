@@ -142,3 +142,18 @@ func TestSmallOrder(t *testing.T) {
 		}
 	}
 }
+
+// FuzzOpenEntries holds the batch to what Open says of each.
+func FuzzOpenEntries(f *testing.F) {
+	good := allKinds(f)
+	for _, raw := range good {
+		f.Add([]byte(raw))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		want, err := Open[Entry](b)
+		got, errs := OpenEntries([]Raw{good[2], b})
+		if errs[0] != nil || (err == nil) != (errs[1] == nil) || err == nil && !reflect.DeepEqual(got[1], want) {
+			t.Errorf("alone %v, among others %v", err, errs)
+		}
+	})
+}
