@@ -197,7 +197,7 @@ func (l *Ledger) create() error {
 // repeat applies the kept batch once more: the store lost it, or never had it.
 func (l *Ledger) repeat(h keptHead) error {
 	l.cfg.Log.Warn("ledger: repeat the last batch from the kept head", "from", h.Before, "to", h.Size)
-	p, outs, err := l.plan(openAll(h.Batch), h.Time)
+	p, outs, err := l.plan(openAll(h.Batch, true), h.Time)
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,7 @@ func (a *audit) replay(from, n uint64) error {
 		}
 		times[i], raws[i] = leaf.Time, leaf.Entry
 	}
-	for i, o := range openAll(raws) {
+	for i, o := range openAll(raws, true) {
 		at := placed{index: from + uint64(i), time: times[i], entry: o.entry, leaf: leaves[i], body: o.body}
 		err := o.err
 		if err == nil {

@@ -44,7 +44,7 @@ func allKinds(t testing.TB) []Raw {
 
 func TestOpenEntries(t *testing.T) {
 	raws := allKinds(t)
-	got, errs := OpenEntries(raws)
+	got, errs := OpenEntries(raws, true)
 	for i, raw := range raws {
 		want, err := Open[Entry](raw)
 		if err != nil || errs[i] != nil || !reflect.DeepEqual(got[i], want) {
@@ -63,7 +63,7 @@ func TestOpenEntriesRefuses(t *testing.T) {
 			copy(bad, raws)
 			bad[i] = append(Raw(nil), raws[i]...)
 			bad[i][at] ^= 0x10
-			_, errs := OpenEntries(bad)
+			_, errs := OpenEntries(bad, true)
 			for n, err := range errs {
 				if (err != nil) != (n == i) {
 					t.Fatalf("byte %d of entry %d flipped: entry %d: %v", at, i, n, err)
@@ -98,7 +98,7 @@ func BenchmarkOpenEntries(b *testing.B) {
 	}
 	b.Run("together", func(b *testing.B) {
 		for b.Loop() {
-			OpenEntries(raws)
+			OpenEntries(raws, true)
 		}
 		b.ReportMetric(float64(b.N*len(raws))/b.Elapsed().Seconds(), "entries/s")
 	})
@@ -135,7 +135,7 @@ func TestSmallOrder(t *testing.T) {
 	if _, err := Open[Entry](raw); !errors.Is(err, ErrSignature) {
 		t.Errorf("Open: %v", err)
 	}
-	_, errs := OpenEntries(append(allKinds(t), raw))
+	_, errs := OpenEntries(append(allKinds(t), raw), true)
 	for i, err := range errs {
 		if (err != nil) != (i == len(errs)-1) {
 			t.Errorf("entry %d: %v", i, err)
@@ -151,7 +151,7 @@ func FuzzOpenEntries(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		want, err := Open[Entry](b)
-		got, errs := OpenEntries([]Raw{good[2], b})
+		got, errs := OpenEntries([]Raw{good[2], b}, true)
 		if errs[0] != nil || (err == nil) != (errs[1] == nil) || err == nil && !reflect.DeepEqual(got[1], want) {
 			t.Errorf("alone %v, among others %v", err, errs)
 		}

@@ -10,7 +10,7 @@ import (
 // its bid, lease and receipt pass through several rooms, and verifying is the dearest
 // step of each. It is package state, but it changes no answer: a hash stands for
 // exactly the bytes that were verified. It is bounded, and safe for concurrent use.
-// OpenEntries does not use it: a keeper verifies for itself.
+// An audit does not use it.
 var seen memo
 
 type memo [1 << 12]atomic.Pointer[Ref]
