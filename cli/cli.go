@@ -68,7 +68,8 @@ func (t terminal) app() *cli.App {
 			&cli.StringFlag{Name: "home", EnvVars: []string{"IDLEMESH_HOME"}, Usage: "keep keys, ledger and blobs in `DIR`"},
 		},
 		Commands: []*cli.Command{
-			t.keyCommand(), t.completionCommand(), t.versionCommand(),
+			t.submitCommand(), t.jobCommand(), t.ledgerCommand(), t.accountCommand(),
+			t.keyCommand(), t.completionCommand(), t.versionCommand(), t.workerCommand(),
 		},
 		Before: checkFormat,
 	}

@@ -12,6 +12,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"idlemesh/ledger"
+	"idlemesh/ledger/record"
+	"idlemesh/ledger/tree"
 	"idlemesh/mesh/identity"
 	"idlemesh/mesh/wire"
 )
@@ -54,9 +57,11 @@ func status(err error) int {
 		return 130
 	case errors.Is(err, identity.ErrReadable), errors.Is(err, fs.ErrPermission):
 		return 4
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, ledger.ErrFull):
 		return 6
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, ledger.ErrCorrupt), errors.Is(err, tree.ErrHead), errors.Is(err, tree.ErrProof), errors.Is(err, record.ErrSignature):
+		return 7
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ledger.ErrMesh):
 		return 2
 	}
 	return 1

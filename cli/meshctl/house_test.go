@@ -51,7 +51,7 @@ const house = `
 
 5 mesh/node         | ledger/record ledger sandbox mesh mesh/identity mesh/wire mesh/author mesh/blob mesh/policy mesh/gateway mesh/provider mesh/keeper
 
-6 cli               | ledger/record mesh/identity mesh/wire
+6 cli               | ledger/record ledger/tree ledger sandbox sandbox/worker mesh/identity mesh/policy mesh/wire mesh/client mesh/node
 6 wasm-examples/generate/llama   | gpu/kernel
 6 wasm-examples/search/passage   | gpu/kernel
 6 wasm-examples/sweep/classifier | gpu/kernel
