@@ -31,7 +31,7 @@ func (g *Gateway) submit(ctx context.Context, _ wire.Caller, q wire.JobRequest) 
 	if err != nil {
 		return wire.Admitted{}, err
 	}
-	at, err := g.escrow(ctx, q)
+	at, err := g.escrow(ctx, q, body)
 	if err != nil {
 		return wire.Admitted{}, err
 	}
@@ -80,15 +80,9 @@ func blobs(b record.Body) []record.Blob {
 }
 
 // escrow writes the job to the log while its body goes to disk.
-func (g *Gateway) escrow(ctx context.Context, q wire.JobRequest) (author.Place, error) {
+func (g *Gateway) escrow(ctx context.Context, q wire.JobRequest, body record.Body) (author.Place, error) {
 	stored := make(chan error, 1)
-	go func() {
-		refs, err := g.cfg.Blobs.PutAll(q.Job.Value.Expires+q.Job.Value.Retention, q.Body)
-		if err == nil && refs[0] != q.Job.Value.Body {
-			err = wire.Refuse(wire.Invalid, "submit: the body is not the one that the job names")
-		}
-		stored <- err
-	}()
+	go func() { stored <- g.keepJob(q.Job.Value, q.Body, body) }()
 	at, err := g.cfg.Author.Append(ctx, opening(q.Job))
 	if e := <-stored; err == nil {
 		err = e

@@ -21,16 +21,37 @@ func (g *Gateway) permit(ref record.Ref, who record.NodeID) {
 	g.grants[ref][who] = true
 }
 
-// grantLocked lets a job's tenant fetch its blobs, and keeps them until the job and
-// its retention are over.
+// grantLocked lets a job's tenant fetch its blobs.
 func (g *Gateway) grantLocked(j *job) {
-	until := j.signed.Value.Expires + record.Millis(j.signed.Value.Limits.Wall) + j.signed.Value.Retention
-	g.keep(j.signed.Value.Body, until)
 	g.permit(j.signed.Value.Body, j.signed.By())
 	for _, b := range blobs(j.body) {
 		g.permit(b.Ref, j.signed.By())
-		g.keep(b.Ref, until)
 	}
+}
+
+// keepJob keeps a job's body and blobs until the job and its retention are over.
+func (g *Gateway) keepJob(t record.Job, sealed []byte, body record.Body) error {
+	until := wholeHour(t.Expires + record.Millis(t.Limits.Wall) + t.Retention)
+	refs, err := g.cfg.Blobs.PutAll(until, sealed)
+	if err != nil {
+		return fmt.Errorf("keep the body: %w", err)
+	}
+	if refs[0] != t.Body {
+		return wire.Refuse(wire.Invalid, "submit: the body is not the one that the job names")
+	}
+	for _, b := range blobs(body) {
+		if err := g.cfg.Blobs.Pin(b.Ref, until); err != nil {
+			return fmt.Errorf("keep blob %s: %w", b.Ref.String()[:12], err)
+		}
+	}
+	return nil
+}
+
+// wholeHour rounds up: each pin that says something new costs a sync, and a module that
+// many jobs share is to be pinned once an hour.
+func wholeHour(t record.Millis) record.Millis {
+	const hour = 3_600_000
+	return (t + hour - 1) / hour * hour
 }
 
 // permitLocked lets a provider fetch what its lease needs.
@@ -67,7 +88,7 @@ func (g *Gateway) keepManifest(j *job, r record.Receipt, sealed []byte) error {
 	if r.Outputs == (record.Ref{}) {
 		return nil
 	}
-	until := g.now() + j.signed.Value.Retention
+	until := wholeHour(g.now() + j.signed.Value.Retention)
 	refs, err := g.cfg.Blobs.PutAll(until, sealed)
 	if err != nil {
 		return fmt.Errorf("manifest: %w", err)

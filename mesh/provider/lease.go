@@ -170,7 +170,7 @@ func (p *Provider) work(ctx context.Context, l *lease, q wire.StartRequest, gate
 	ran := p.now()
 	sealed, err := p.manifest(run, l, gateway, res)
 	if err == nil {
-		_, err = p.cfg.Blobs.PutAll(ran+l.job.Value.Retention, sealed)
+		_, err = p.cfg.Blobs.PutAll(wholeHour(ran+l.job.Value.Retention), sealed)
 	}
 	if err != nil {
 		return wire.LeaseEvent{}, wire.Refuse(wire.Unavailable, "keep the manifest: "+err.Error())

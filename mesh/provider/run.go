@@ -280,7 +280,7 @@ func (p *Provider) manifest(r *run, l *lease, gateway record.NodeID, res sandbox
 // says that they are there.
 func (p *Provider) handOver(ctx context.Context, l *lease, r *run, gateway record.NodeID) error {
 	var refs []record.Ref
-	until := p.now() + l.job.Value.Retention
+	until := wholeHour(p.now() + l.job.Value.Retention)
 	for _, b := range r.outputs {
 		refs = append(refs, b.Ref)
 		if err := p.cfg.Blobs.Pin(b.Ref, until); err != nil {
@@ -299,6 +299,12 @@ func (p *Provider) handOver(ctx context.Context, l *lease, r *run, gateway recor
 		}
 	}
 	return nil
+}
+
+// wholeHour rounds up: each pin that says something new costs a sync.
+func wholeHour(t record.Millis) record.Millis {
+	const hour = 3_600_000
+	return (t + hour - 1) / hour * hour
 }
 
 func (p *Provider) receipt(l *lease, body record.Body, res sandbox.Result) record.Receipt {
