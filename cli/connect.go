@@ -38,7 +38,12 @@ func (t terminal) connect(c *cli.Context, use func(context.Context, *client.Clie
 	if err != nil {
 		return err
 	}
-	m, err := embeddedMesh(dir, host)
+	// A key of its own: two endpoints with one name would take each other for themselves.
+	mint, err := identity.Open(filepath.Join(nodeDir(dir), "mint"))
+	if err != nil {
+		return err
+	}
+	m, err := embeddedMesh(dir, host, mint)
 	if err != nil {
 		return err
 	}
@@ -56,7 +61,7 @@ func (t terminal) connect(c *cli.Context, use func(context.Context, *client.Clie
 		defer close(done)
 		cancel(n.Run(ctx)) // a node that fails by itself ends use
 	}()
-	err = embedded(ctx, n, dir, key, host, m, use)
+	err = embedded(ctx, n, dir, key, mint, m, use)
 	if failed := context.Cause(ctx); err != nil && failed != nil && c.Context.Err() == nil {
 		err = failed
 	}
@@ -66,7 +71,7 @@ func (t terminal) connect(c *cli.Context, use func(context.Context, *client.Clie
 }
 
 // embeddedMesh returns the mesh file of this home, and makes it at the first call.
-func embeddedMesh(dir string, host identity.Key) (m record.Signed[record.Mesh], err error) {
+func embeddedMesh(dir string, host, mint identity.Key) (m record.Signed[record.Mesh], err error) {
 	b, err := readSome(meshFile(dir), maxMeshFile)
 	switch {
 	case err == nil:
@@ -74,16 +79,16 @@ func embeddedMesh(dir string, host identity.Key) (m record.Signed[record.Mesh], 
 	case !errors.Is(err, fs.ErrNotExist):
 		return m, plain(err)
 	}
-	if m, err = node.Solo(host, host.PublicKey(), time.Now()); err != nil {
+	if m, err = node.Solo(host, mint.PublicKey(), time.Now()); err != nil {
 		return m, err
 	}
 	return m, os.WriteFile(meshFile(dir), m.Raw(), 0o600)
 }
 
-func embedded(ctx context.Context, n *node.Node, dir string, key, host identity.Key, m record.Signed[record.Mesh], use func(context.Context, *client.Client) error) error {
+func embedded(ctx context.Context, n *node.Node, dir string, key, mintKey identity.Key, m record.Signed[record.Mesh], use func(context.Context, *client.Client) error) error {
 	<-n.Ready()
 	addrs := map[record.NodeID]string{n.ID(): n.Addr().String()}
-	mint, err := client.Dial(ctx, host, m, client.Config{Addrs: addrs})
+	mint, err := client.Dial(ctx, mintKey, m, client.Config{Addrs: addrs})
 	if err != nil {
 		return err
 	}
