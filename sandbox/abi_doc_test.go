@@ -1,0 +1,154 @@
+package sandbox
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"idlemesh/gpu/kernel"
+)
+
+var update = flag.Bool("update", false, "write docs/abi.md from the code")
+
+const abiFile = "../docs/abi.md"
+
+// TestABIDocument holds docs/abi.md equal to the code it describes.
+func TestABIDocument(t *testing.T) {
+	want := abiDocument(t)
+	if *update {
+		if err := os.WriteFile(abiFile, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(abiFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, want) {
+		t.Errorf("%s is not what the code says: run go test ./sandbox -run TestABIDocument -update", abiFile)
+	}
+}
+
+const abiIntro = `# What a module may call
+
+This file is written by a test from the code: ` + "`go test ./sandbox -run TestABIDocument -update`" + `.
+The same test fails when file and code differ.
+
+A module is a WebAssembly binary, version 2.0 with SIMD, without threads, tail calls
+and exceptions. It imports functions only from the modules named here: other names and
+other signatures are refused before anything is compiled. It exports a function
+` + "`_start`" + ` that takes and returns nothing. Exports and modules whose names begin with
+` + "`idlemesh_`" + ` are reserved.
+
+Pointers and lengths are i32, in bytes of the module's own memory. A call whose pointer
+leaves the memory is refused, or does nothing where it returns nothing. A number, once
+given to a kernel, keeps its meaning for ever; what changes its meaning gets a new one.
+`
+
+func abiDocument(t *testing.T) []byte {
+	var b bytes.Buffer
+	b.WriteString(abiIntro)
+	for i, f := range ABI {
+		if i == 0 || ABI[i-1].Module != f.Module {
+			fmt.Fprintf(&b, "\n## %s\n\n| import | type | what it does |\n|---|---|---|\n", f.Module)
+		}
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", f.Name, signature(f), cell(f.Doc))
+	}
+	b.WriteString("\n## wasi_snapshot_preview1\n\nAll functions of WASI preview 1 may be imported. There are no sockets and no links:\nthose calls answer with an error.\n\n")
+	for _, name := range slices.Sorted(maps.Keys(wasi)) {
+		p, r, _ := strings.Cut(wasi[name], ">")
+		fmt.Fprintf(&b, "- `%s%s`\n", name, signature(HostFunc{Params: []byte(p), Results: []byte(r)}))
+	}
+	commandDocument(&b)
+	fmt.Fprintf(&b, "\n## Arithmetic\n\n%s\n## Kernels\n", tableComment(t))
+	for _, k := range kernel.Table {
+		kind := "exact on every backend"
+		if !k.Exact {
+			kind = "exact among processors; within a tolerance elsewhere"
+		}
+		fmt.Fprintf(&b, "\n### %d %s\n\nSince table version %s; %s.\n\n```text\n%s\n```\n", k.Op, k.Name, k.Since, kind, k.Doc)
+	}
+	return b.Bytes()
+}
+
+func signature(f HostFunc) string {
+	names := map[byte]string{I32: "i32", I64: "i64", F64: "f64"}
+	list := func(types []byte) string {
+		var out []string
+		for _, x := range types {
+			out = append(out, names[x])
+		}
+		return strings.Join(out, ", ")
+	}
+	if len(f.Results) == 0 {
+		return "(" + list(f.Params) + ")"
+	}
+	return "(" + list(f.Params) + ") -> " + list(f.Results)
+}
+
+func cell(s string) string { return strings.ReplaceAll(s, "|", "\\|") }
+
+// commandDocument says where each field of a command lies.
+func commandDocument(b *bytes.Buffer) {
+	fmt.Fprintf(b, "\n## The command\n\nA kernel call is a command of %d bytes, little endian. A list has at most %d of them and\nmay cost at most %d FLOP and %d bytes moved. What a kernel does not use is zero, padding too.\n\n",
+		kernel.Size, kernel.MaxCommands, uint64(kernel.MaxFLOP), uint64(kernel.MaxBytes))
+	b.WriteString("| byte | size | field | |\n|---|---|---|---|\n")
+	fields(b, "", 0, reflect.TypeFor[kernel.Command]())
+	b.WriteString("\nAn operand's type is one of")
+	for i, d := range []kernel.DType{kernel.F32, kernel.BF16, kernel.I8, kernel.Q8, kernel.Q4, kernel.I32} {
+		fmt.Fprintf(b, "%s %d %s", map[bool]string{true: ":", false: ","}[i == 0], d, [...]string{"f32", "bf16", "i8", "q8", "q4", "i32"}[i])
+	}
+	b.WriteString(". Kernels of version 1 take f32 and i32.\n\n| flag | bits | of |\n|---|---|---|\n")
+	for _, f := range []struct {
+		name string
+		bits int
+		of   string
+	}{
+		{"TransA", kernel.TransA, "gemm"}, {"TransB", kernel.TransB, "gemm"}, {"ReLU", kernel.ReLU, "gemm"}, {"GELU", kernel.GELU, "gemm"},
+		{"SiLU", kernel.SiLU, "gemm"}, {"ByRow", kernel.ByRow, "add, mul"}, {"Halves", kernel.Halves, "rope"}, {"Causal", kernel.Causal, "attention"},
+	} {
+		fmt.Fprintf(b, "| %s | %#x | %s |\n", f.name, f.bits, f.of)
+	}
+}
+
+func fields(b *bytes.Buffer, prefix string, base uintptr, t reflect.Type) {
+	notes := map[string]string{"Op": "the kernel's number", "Stream": "0", "Buffer": "handle of alloc; 0 is none",
+		"Offset": "bytes, a multiple of the element's size", "Params": "integers, or binary32 by its bits"}
+	for f := range t.Fields() {
+		name := prefix + f.Name
+		switch {
+		case f.Type.Kind() == reflect.Struct:
+			fields(b, name+".", base+f.Offset, f.Type)
+			continue
+		case f.Name == "_":
+			name, notes["_"] = prefix+"padding", "zero"
+		}
+		fmt.Fprintf(b, "| %d | %d | %s | %s |\n", base+f.Offset, f.Type.Size(), name, notes[f.Name])
+	}
+}
+
+// tableComment is what stands above kernel.Table.
+func tableComment(t *testing.T) string {
+	f, err := parser.ParseFile(token.NewFileSet(), "../gpu/kernel/table.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range f.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if ok && g.Tok == token.VAR && g.Specs[0].(*ast.ValueSpec).Names[0].Name == "Table" {
+			_, text, _ := strings.Cut(g.Doc.Text(), "\n\n")
+			return text
+		}
+	}
+	t.Fatal("no comment above kernel.Table")
+	return ""
+}
