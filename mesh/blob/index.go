@@ -244,11 +244,29 @@ func (s *Store) insertAll(recs []rec, seg *segment, offs []int64) {
 
 // Pin keeps a blob until then at least, whether it is here already or comes later. A
 // pin never ends sooner than one that was given before, and outlives the process.
-func (s *Store) Pin(ref record.Ref, until record.Millis) error {
-	if err := s.putSmall([]rec{{ref: ref, until: until, pin: true}}, true); err != nil {
-		return fmt.Errorf("pin blob: %w", full(err))
+func (s *Store) Pin(ref record.Ref, until record.Millis) error { return s.PinAll(until, ref) }
+
+// PinAll pins blobs as Pin does, with one sync for all.
+func (s *Store) PinAll(until record.Millis, refs ...record.Ref) error {
+	recs := make([]rec, len(refs))
+	for i, ref := range refs {
+		recs[i] = rec{ref: ref, until: until, pin: true}
+	}
+	if err := s.putSmall(recs, true); err != nil {
+		return fmt.Errorf("pin blobs: %w", full(err))
 	}
 	return nil
+}
+
+// Size returns how long a blob that is here is, in bytes.
+func (s *Store) Size(ref record.Ref) (int64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.blobs[ref]
+	if e == nil {
+		return 0, false
+	}
+	return e.size, true
 }
 
 func (s *Store) largePath(ref record.Ref) string {

@@ -22,19 +22,23 @@ type lease struct {
 	cancel context.CancelCauseFunc
 
 	mu      sync.Mutex
-	last    wire.LeaseEvent // newest progress
+	last    *wire.LeaseEvent // newest progress
 	end     *wire.LeaseEvent
 	err     error
 	endedAt record.Millis
+	told    bool         // somebody has heard the end
 	outputs []record.Ref // that tenant and gateway may fetch
 	ears    map[chan *wire.LeaseEvent]bool
 	finish  chan struct{} // closed at the end
 }
 
 const (
-	beatEvery = 2 * time.Second
-	keepFor   = 10 * 60_000 // milliseconds that an ended lease answers
-	ear       = 256         // events that wait for one listener
+	beatEvery  = 2 * time.Second
+	keepFor    = 10 * 60_000    // milliseconds that a lease whose end was told answers
+	keepUntold = 24 * 3_600_000 // milliseconds that one answers whose gateway is away
+	maxEnded   = 4096           // ended leases that answer
+	maxInline  = 1 << 20        // bytes of a manifest that comes with its receipt; a larger one goes like an output
+	ear        = 256            // events that wait for one listener
 )
 
 var (
@@ -53,6 +57,9 @@ func (p *Provider) start(ctx context.Context, c wire.Caller, q wire.StartRequest
 	l.mu.Lock()
 	if l.end == nil && l.err == nil {
 		l.ears[events] = true
+	}
+	if l.last != nil { // for who comes late
+		events <- l.last
 	}
 	l.mu.Unlock()
 	defer func() {
@@ -82,6 +89,9 @@ func (l *lease) relay(ctx context.Context, events chan *wire.LeaseEvent, send fu
 			if err == nil && l.err == nil {
 				err = send(*l.end)
 			}
+			l.mu.Lock()
+			l.told = l.told || err == nil
+			l.mu.Unlock()
 			return errors.Join(err, l.err)
 		}
 		if err != nil {
@@ -103,20 +113,9 @@ func (p *Provider) lease(c wire.Caller, q wire.StartRequest) (*lease, error) {
 		return l, nil
 	}
 	bid := v.Bid.Ref()
-	h, ok := p.holds[bid]
-	switch {
-	case v.Bid.By() != p.cfg.Key.ID():
-		return nil, wire.Refuse(wire.Denied, "start: the bid is another node's")
-	case !ok || h.expires < p.now():
-		return nil, wire.Refuse(wire.Unavailable, "start: the bid has expired")
-	case v.Job != h.job.Ref() || v.Bid.Value.Job != v.Job || v.Shard >= h.job.Value.Shards:
-		return nil, wire.Refuse(wire.Invalid, "start: the lease is for another job")
-	case q.Lease.By() != h.job.By() && q.Lease.By() != h.job.Value.Delegate:
-		return nil, wire.Refuse(wire.Denied, "start: signed by neither the tenant nor his delegate")
-	case mulDiv(uint64(v.Rate), uint64(p.device.Speed), 1000) < uint64(v.Bid.Value.Ask):
-		return nil, wire.Refuse(wire.Invalid, "start: the rate is below the bid's ask")
-	case p.life == nil || p.life.Err() != nil:
-		return nil, wire.Refuse(wire.Unavailable, "start: the node is closing")
+	h := p.holds[bid]
+	if err := p.refuseLocked(q.Lease, h); err != nil {
+		return nil, err
 	}
 	delete(p.holds, bid)
 	ctx, cancel := context.WithCancelCause(p.life)
@@ -129,6 +128,32 @@ func (p *Provider) lease(c wire.Caller, q wire.StartRequest) (*lease, error) {
 	})
 	return l, nil
 }
+
+// refuseLocked says why a lease of a held bid is not run.
+func (p *Provider) refuseLocked(l record.Signed[record.Lease], h hold) error {
+	v := l.Value
+	switch {
+	case v.Bid.By() != p.cfg.Key.ID():
+		return wire.Refuse(wire.Denied, "start: the bid is another node's")
+	case h.expires < p.now(): // zero when there is none
+		return wire.Refuse(wire.NotFound, "start: the bid has expired")
+	case v.Job != h.job.Ref() || v.Bid.Value.Job != v.Job || v.Shard >= h.job.Value.Shards:
+		return wire.Refuse(wire.Invalid, "start: the lease is for another job")
+	case l.By() != h.job.By() && l.By() != h.job.Value.Delegate:
+		return wire.Refuse(wire.Denied, "start: signed by neither the tenant nor his delegate")
+	case mulDiv(uint64(v.Rate), uint64(p.device.Speed), 1000) < uint64(v.Bid.Value.Ask):
+		return wire.Refuse(wire.Invalid, "start: the rate is below the bid's ask")
+	case v.Reserve == 0:
+		return wire.Refuse(wire.Invalid, "start: the lease reserves nothing to pay from")
+	case p.life == nil || p.life.Err() != nil || p.closed:
+		return lost(errClosing)
+	}
+	return nil
+}
+
+// lost is what listeners hear of a run that the node lost. After Unavailable a gateway
+// would ask again; this is for good.
+func lost(err error) error { return wire.Refuse(wire.Internal, err.Error()) }
 
 // carryOut runs the lease to its receipt.
 func (p *Provider) carryOut(ctx context.Context, l *lease, q wire.StartRequest, gateway record.NodeID) {
@@ -143,29 +168,37 @@ func (p *Provider) carryOut(ctx context.Context, l *lease, q wire.StartRequest, 
 	p.mu.Lock()
 	p.done++
 	p.running--
+	p.ended = append(p.ended, l.signed.Ref())
+	if len(p.ended) > maxEnded {
+		delete(p.leases, p.ended[0])
+		p.ended = p.ended[1:]
+	}
 	p.mu.Unlock()
 }
 
 func (p *Provider) work(ctx context.Context, l *lease, q wire.StartRequest, gateway record.NodeID) (wire.LeaseEvent, error) {
 	begin := p.now()
+	p.mu.Lock()
+	life := p.life
+	p.mu.Unlock()
 	body, err := p.open(q.Body, l.job)
 	if err != nil {
 		return wire.LeaseEvent{}, err
 	}
 	run, spec, err := p.stage(ctx, l, body, q.Time, gateway)
 	defer run.close()
-	if err != nil {
-		return wire.LeaseEvent{}, fmt.Errorf("stage: %w", err)
+	if err != nil && !errors.Is(err, errBody) {
+		return wire.LeaseEvent{}, lost(fmt.Errorf("stage: %w", err))
 	}
 	staged := p.now()
-	res, err := p.cfg.Pool.Execute(ctx, l.job.By().String(), spec, run)
-	switch {
-	case context.Cause(ctx) == errStopped && err == nil:
-		res.End = sandbox.Cancelled
-	case ctx.Err() != nil:
-		return wire.LeaseEvent{}, wire.Refuse(wire.Unavailable, errClosing.Error())
-	case err != nil:
-		return wire.LeaseEvent{}, wire.Refuse(wire.Unavailable, "run: "+err.Error())
+	res := sandbox.Result{End: sandbox.BadModule}
+	if err != nil {
+		res.Error = err.Error()
+	} else if res, err = p.cfg.Pool.Execute(ctx, l.job.By().String(), spec, run); err != nil {
+		return wire.LeaseEvent{}, lost(fmt.Errorf("run: %w", err))
+	}
+	if res.End == sandbox.Cancelled && context.Cause(ctx) != errStopped {
+		return wire.LeaseEvent{}, lost(errClosing)
 	}
 	ran := p.now()
 	sealed, err := p.manifest(run, l, gateway, res)
@@ -173,16 +206,20 @@ func (p *Provider) work(ctx context.Context, l *lease, q wire.StartRequest, gate
 		_, err = p.cfg.Blobs.PutAll(wholeHour(ran+l.job.Value.Retention), sealed)
 	}
 	if err != nil {
-		return wire.LeaseEvent{}, wire.Refuse(wire.Unavailable, "keep the manifest: "+err.Error())
+		return wire.LeaseEvent{}, lost(fmt.Errorf("keep the manifest: %w", err))
 	}
-	ctx = context.WithoutCancel(ctx) // what was done is handed over even when the tenant has stopped it
-	if err := p.handOver(ctx, l, run, gateway); err != nil {
-		return wire.LeaseEvent{}, err
+	// What was done is handed over even when the tenant has stopped it.
+	big := len(sealed) > maxInline
+	if err := p.handOver(life, l, run, gateway, blob.Sum(sealed), big); err != nil {
+		return wire.LeaseEvent{}, lost(err)
 	}
 	r := p.receipt(l, body, res)
 	r.Outputs = blob.Sum(sealed)
 	r.Started, r.Phases = begin, record.Phases{Stage: staged - begin, Run: ran - staged, Return: p.now() - ran}
 	s, err := record.Sign(p.cfg.Key, r)
+	if big {
+		sealed = nil
+	}
 	return wire.LeaseEvent{Receipt: &s, Manifest: sealed}, err
 }
 
@@ -190,6 +227,9 @@ func (p *Provider) work(ctx context.Context, l *lease, q wire.StartRequest, gate
 func (l *lease) say(e wire.LeaseEvent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if e.Channel == 0 {
+		l.last = &e
+	}
 	for c := range l.ears {
 		select {
 		case c <- &e:
@@ -224,13 +264,24 @@ func (p *Provider) stop(_ context.Context, c wire.Caller, q wire.StopRequest) (w
 
 // forget drops leases that ended long ago.
 func (p *Provider) forget() {
+	now := p.now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for ref, l := range p.leases {
-		if l.ended() && l.endedAt+keepFor < p.now() {
+		if l.ended() && l.until() < now {
 			delete(p.leases, ref)
 		}
 	}
+}
+
+// until is how long a lease that has ended answers.
+func (l *lease) until() record.Millis {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.told {
+		return l.endedAt + keepFor
+	}
+	return l.endedAt + keepUntold
 }
 
 // MayRead reports whether a peer may fetch a blob: the outputs of its own job's

@@ -9,6 +9,7 @@ package provider
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -52,13 +53,16 @@ type Provider struct {
 
 	mu      sync.Mutex
 	life    context.Context // Run's; nil before it
+	closed  bool            // nothing begins any more
 	device  record.Device
 	grade   []string
 	ran     string // versions that results depend on
 	seq     uint64
 	nonce   uint64
 	holds   map[record.Ref]hold   // by bid
+	bidding uint32                // slots of bids that are being signed
 	leases  map[record.Ref]*lease // running, and ended for a while
+	ended   []record.Ref          // of them, the first to end in front
 	running uint32
 	done    uint64
 }
@@ -113,7 +117,7 @@ func (p *Provider) Run(ctx context.Context) error {
 	p.life, p.grade, p.ran = ctx, hello.Layers, hello.Version
 	p.device = record.Device{Model: info.Model, Backend: info.Backend, VRAM: info.VRAM, Speed: info.Speed, Simulated: info.Simulated}
 	p.mu.Unlock()
-	defer p.runs.Wait()
+	defer p.wait()
 	tick := time.NewTicker(advertEvery)
 	defer tick.Stop()
 	for {
@@ -125,6 +129,14 @@ func (p *Provider) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// wait returns once no lease runs, and lets none begin.
+func (p *Provider) wait() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.runs.Wait()
 }
 
 func (p *Provider) now() record.Millis { return record.At(p.cfg.Now()) }
@@ -202,16 +214,17 @@ func (p *Provider) bid(_ context.Context, c wire.Caller, q wire.Solicitation) (w
 	}
 	var rep wire.BidReply
 	for _, b := range bids {
-		s, err := record.Sign(p.cfg.Key, b)
-		if err != nil {
-			return rep, err
-		}
+		s, e := record.Sign(p.cfg.Key, b)
 		p.mu.Lock()
-		p.holds[s.Ref()] = hold{job: q.Job, expires: b.Expires}
+		p.bidding--
+		if e == nil {
+			p.holds[s.Ref()] = hold{job: q.Job, expires: b.Expires}
+			rep.Bids = append(rep.Bids, s)
+		}
 		p.mu.Unlock()
-		rep.Bids = append(rep.Bids, s)
+		err = errors.Join(err, e)
 	}
-	return rep, nil
+	return rep, err
 }
 
 // hold returns the bids that free slots allow.
@@ -221,12 +234,13 @@ func (p *Provider) hold(now record.Millis, q wire.Solicitation) ([]record.Bid, e
 	if p.life == nil || !p.openLocked(now) {
 		return nil, wire.Refuse(wire.Unavailable, "bid: outside the owner's windows")
 	}
-	used := p.running + p.heldLocked(now)
+	used := p.running + p.heldLocked(now) + p.bidding
 	free := min(p.cfg.Policy.Slots-min(p.cfg.Policy.Slots, used), max(q.N, 1))
 	if free == 0 {
 		return nil, wire.Refuse(wire.Unavailable, "bid: every slot is in use")
 	}
 	window := p.cfg.Policy.Open(now, now+ahead)[0]
+	p.bidding += free
 	bids := make([]record.Bid, free)
 	for i := range bids {
 		p.nonce++

@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -33,8 +32,12 @@ type run struct {
 	mu      sync.Mutex
 	outputs map[string]record.Blob
 	said    [wire.Log + 1]uint64
-	opened  []io.Closer
+	opened  []opened // the one read last at the end
 }
+
+// errBody says that the tenant has described something that cannot be. The node is not
+// to blame, and must not be: else a tenant could ruin any node's standing.
+var errBody = errors.New("the job does not make sense")
 
 func (p *Provider) open(sealed []byte, job record.Signed[record.Job]) (body record.Body, err error) {
 	plain, err := p.opener.Open(sealed, wire.SealBody)
@@ -123,7 +126,7 @@ func (r *run) unfold(in record.Input, into map[string]sandbox.Input) error {
 	}
 	const most = 16 << 20
 	if in.Blob.Size > most {
-		return fmt.Errorf("a list of files of %d bytes: at most %d", in.Blob.Size, most)
+		return fmt.Errorf("%w: a list of files of %d bytes: at most %d", errBody, in.Blob.Size, most)
 	}
 	b, err := io.ReadAll(io.NewSectionReader(at, 0, int64(in.Blob.Size)))
 	if err != nil {
@@ -131,37 +134,39 @@ func (r *run) unfold(in record.Input, into map[string]sandbox.Input) error {
 	}
 	var tree record.Tree
 	if err := record.Decode(b, &tree); err != nil {
-		return err
+		return fmt.Errorf("%w: list of files: %w", errBody, err)
 	}
 	packs := make([]sandbox.Input, len(in.Packs))
 	for i, p := range in.Packs {
 		packs[i] = r.name(p)
 	}
 	for _, f := range tree.Files {
-		if !localPath(f.Path) {
-			return fmt.Errorf("path %.60q leaves the folder", f.Path)
-		}
-		x := sandbox.Input{Size: int64(f.Size)}
-		if f.Size > 0 {
-			if int(f.Pack) >= len(packs) || f.Offset > uint64(packs[f.Pack].Size) || f.Size > uint64(packs[f.Pack].Size)-f.Offset {
-				return fmt.Errorf("%.60q lies outside its pack", f.Path)
-			}
-			x.Blob, x.Offset = packs[f.Pack].Blob, int64(f.Offset)
+		x, err := lies(f, packs)
+		if err != nil {
+			return err
 		}
 		into[path.Join(in.Name, f.Path)] = x
 	}
 	return nil
 }
 
-func localPath(p string) bool {
-	return p != "" && p == path.Clean(p) && p[0] != '/' && p != ".." && !strings.HasPrefix(p, "../") && !strings.ContainsAny(p, "\\\x00")
+// lies returns where a file of a folder is found.
+func lies(f record.TreeFile, packs []sandbox.Input) (sandbox.Input, error) {
+	x := sandbox.Input{Size: int64(f.Size)}
+	switch {
+	case !localPath(f.Path):
+		return x, fmt.Errorf("%w: path %.60q leaves the folder", errBody, f.Path)
+	case f.Size == 0:
+		return x, nil
+	case int64(f.Pack) >= int64(len(packs)) || f.Offset > uint64(packs[f.Pack].Size) || f.Size > uint64(packs[f.Pack].Size)-f.Offset:
+		return x, fmt.Errorf("%w: %.60q lies outside its pack", errBody, f.Path)
+	}
+	x.Blob, x.Offset = packs[f.Pack].Blob, int64(f.Offset)
+	return x, nil
 }
 
-// close gives back what the run has read.
-func (r *run) close() {
-	for _, c := range r.opened {
-		c.Close()
-	}
+func localPath(p string) bool {
+	return p != "" && p == path.Clean(p) && p[0] != '/' && p != ".." && !strings.HasPrefix(p, "../") && !strings.ContainsAny(p, "\\\x00")
 }
 
 // Open implements sandbox.Host.
@@ -173,29 +178,17 @@ func (r *run) Open(name string) (io.ReaderAt, error) {
 	return r.at(b)
 }
 
-func (r *run) at(b record.Blob) (io.ReaderAt, error) {
-	if b.Size == 0 {
-		return bytes.NewReader(nil), nil
-	}
-	at, err := r.p.cfg.Blobs.Get(b.Ref)
-	if err != nil || b.Key == nil {
-		return at, err
-	}
-	r.opened = append(r.opened, at)
-	if len(b.Key) != 32 {
-		return nil, errors.New("a blob's key has the wrong length")
-	}
-	return blob.Decrypt(at, [32]byte(b.Key)), nil
-}
-
 // Create implements sandbox.Host: what the task writes is encrypted on its way to disk.
 func (r *run) Create(name string) (io.WriteCloser, error) {
 	var key [32]byte
 	rand.Read(key[:])
 	in, out := io.Pipe()
 	o := &output{run: r, name: name, key: key, pipe: out, plain: blob.Encrypt(key, out), done: make(chan stored, 1)}
+	// What was written before the tenant stopped the run is his, and paid: the end of
+	// the run's context does not end it, but the sandbox's Close, which always comes.
+	ctx := context.WithoutCancel(r.ctx)
 	go func() {
-		ref, n, err := r.p.cfg.Blobs.Put(r.ctx, in)
+		ref, n, err := r.p.cfg.Blobs.Put(ctx, in)
 		in.CloseWithError(err)
 		o.done <- stored{ref, n, err}
 	}()
@@ -278,14 +271,16 @@ func (p *Provider) manifest(r *run, l *lease, gateway record.NodeID, res sandbox
 
 // handOver puts the outputs on a second holder, the gateway, before the receipt
 // says that they are there.
-func (p *Provider) handOver(ctx context.Context, l *lease, r *run, gateway record.NodeID) error {
+func (p *Provider) handOver(ctx context.Context, l *lease, r *run, gateway record.NodeID, manifest record.Ref, push bool) error {
 	var refs []record.Ref
-	until := wholeHour(p.now() + l.job.Value.Retention)
 	for _, b := range r.outputs {
 		refs = append(refs, b.Ref)
-		if err := p.cfg.Blobs.Pin(b.Ref, until); err != nil {
-			return fmt.Errorf("keep outputs: %w", err)
-		}
+	}
+	if push {
+		refs = append(refs, manifest)
+	}
+	if err := p.cfg.Blobs.PinAll(wholeHour(p.now()+l.job.Value.Retention), refs...); err != nil {
+		return fmt.Errorf("keep outputs: %w", err)
 	}
 	l.mu.Lock()
 	l.outputs = refs
@@ -293,10 +288,8 @@ func (p *Provider) handOver(ctx context.Context, l *lease, r *run, gateway recor
 	if gateway == p.cfg.Key.ID() {
 		return nil // one store
 	}
-	for _, ref := range refs {
-		if err := p.cfg.Blobs.Push(ctx, ref, gateway, nil); err != nil {
-			return fmt.Errorf("hand over: %w", err)
-		}
+	if err := p.cfg.Blobs.PushAll(ctx, refs, gateway, nil); err != nil {
+		return fmt.Errorf("hand over: %w", err)
 	}
 	return nil
 }
