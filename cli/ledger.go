@@ -32,7 +32,15 @@ func (t terminal) ledgerCommand() *cli.Command {
 			Name: "verify", Usage: "check a proof with no ledger at hand, or the whole ledger", ArgsUsage: "[FILE]",
 			Flags:       []cli.Flag{&cli.StringFlag{Name: "mesh", Usage: "take the keepers' keys from mesh file `FILE`, not from the one joined"}},
 			Description: "meshctl ledger verify\nmeshctl ledger verify out/proof.tlog\nmeshctl ledger verify proof.tlog --mesh mesh.cbor -o json",
-			Action:      t.ledgerVerify,
+			Action: func(c *cli.Context) error {
+				err := t.ledgerVerify(c)
+				if status(err) == 7 { // that it does not hold is data too
+					if _, e := t.encode(c, verdictView{Error: clean(err.Error())}); e != nil {
+						return e
+					}
+				}
+				return err
+			},
 		},
 		{
 			Name: "prove", Usage: "print a proof that an entry is in the log (C2SP tlog-proof)", ArgsUsage: "INDEX",
@@ -285,6 +293,7 @@ func readSome(path string, most int64) ([]byte, error) {
 
 type verdictView struct {
 	OK      bool       `json:"ok"`
+	Error   string     `json:"error,omitempty"`
 	Entries uint64     `json:"entries"`
 	Head    headView   `json:"head"`
 	Mesh    record.Ref `json:"mesh"`

@@ -103,6 +103,10 @@ func TestVerifyFile(t *testing.T) {
 			t.Errorf("%s: status %d, %s; want %d, %q", name, got, said, tc.want, tc.says)
 		}
 	}
+	var out, errs bytes.Buffer
+	if got := Run(t.Context(), []string{"meshctl", "ledger", "verify", "-", "--mesh", mesh, "-o", "json"}, bytes.NewReader(text[1:]), &out, &errs); got != 7 || !strings.Contains(out.String(), `"ok": false`) {
+		t.Errorf("as JSON: status %d, %s; want 7 and ok: false", got, out.String())
+	}
 	for at := range text { // whatever byte is changed
 		bad := bytes.Clone(text)
 		bad[at] ^= 1
