@@ -325,6 +325,9 @@ func TestLeaseTurns(t *testing.T) {
 	if err := m.post(provider, now, cut); !errors.Is(err, account.ErrAuthor) {
 		t.Errorf("cut by the provider: %v", err)
 	}
+	if err := m.post(tenant, now, cut); !errors.Is(err, account.ErrAuthor) {
+		t.Errorf("cut by the tenant, who has seen the result: %v", err)
+	}
 	if err := m.post(gateway, now, cut); err != nil {
 		t.Fatal(err)
 	}
