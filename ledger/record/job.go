@@ -1,5 +1,7 @@
 package record
 
+import "crypto/sha256"
+
 // A Job is the public terms under which a tenant asks the mesh to run a module. Its
 // ID is the Ref of the signed bytes, so the same signed job sent a thousand times is
 // one job. What is run is in the sealed Body.
@@ -51,6 +53,24 @@ type Body struct {
 	Env    map[string]string `cbor:"5,keyasint,omitempty"`
 	Labels map[string]string `cbor:"6,keyasint,omitempty"`
 	Seed   []byte            `cbor:"7,keyasint"` // 32 bytes
+}
+
+// Blobs lists what a body needs: the module, the inputs and the packs of folders.
+func (b Body) Blobs() []Blob {
+	list := []Blob{b.Module}
+	for _, in := range b.Inputs {
+		list = append(append(list, in.Blob), in.Packs...)
+	}
+	return list
+}
+
+// InputsRef names all inputs at once, as a Receipt does: SHA-256 of their Refs in order.
+func (b Body) InputsRef() Ref {
+	h := sha256.New()
+	for _, x := range b.Blobs()[1:] {
+		h.Write(x.Ref[:])
+	}
+	return Ref(h.Sum(nil))
 }
 
 // An Input is what a module finds at /in/Name: a file, or a folder.

@@ -89,7 +89,7 @@ func seed(body record.Body, l *lease) []byte {
 
 // fetch brings every blob here.
 func (r *run) fetch(gateway record.NodeID, body record.Body) error {
-	for _, b := range needed(body) {
+	for _, b := range body.Blobs() {
 		if b.Size == 0 {
 			continue
 		}
@@ -98,15 +98,6 @@ func (r *run) fetch(gateway record.NodeID, body record.Body) error {
 		}
 	}
 	return nil
-}
-
-// needed lists what a body needs: the module, inputs, and the packs of folders.
-func needed(b record.Body) []record.Blob {
-	list := []record.Blob{b.Module}
-	for _, in := range b.Inputs {
-		list = append(append(list, in.Blob), in.Packs...)
-	}
-	return list
 }
 
 // name gives a blob a short name for the worker, which knows no other: half its Ref is
@@ -303,23 +294,11 @@ func wholeHour(t record.Millis) record.Millis {
 func (p *Provider) receipt(l *lease, body record.Body, res sandbox.Result) record.Receipt {
 	v := l.signed.Value
 	r := record.Receipt{Lease: l.signed.Ref(), Job: v.Job, Shard: v.Shard, Attempt: v.Attempt, Module: body.Module.Ref,
-		Inputs: inputsRef(body), Device: v.Bid.Value.Device, Exit: res.Exit, End: record.End(res.End), Ran: p.ran}
+		Inputs: body.InputsRef(), Device: v.Bid.Value.Device, Exit: res.Exit, End: record.End(res.End), Ran: p.ran}
 	u := res.Usage
 	r.Usage = record.Usage{Meter: record.CPUTime, Wall: u.Wall, CPU: u.CPU, Kernel: u.Kernel, FLOP: u.FLOP, Bytes: u.Bytes, Memory: u.Memory,
 		Work: record.Work(u.Work + u.CPU/max(p.cfg.Mesh.Params.GuestDiv, 1))}
 	return r
-}
-
-// inputsRef names all inputs at once: SHA-256 of their Refs in the body's order.
-func inputsRef(body record.Body) record.Ref {
-	h := sha256.New()
-	for _, in := range body.Inputs {
-		h.Write(in.Blob.Ref[:])
-		for _, p := range in.Packs {
-			h.Write(p.Ref[:])
-		}
-	}
-	return record.Ref(h.Sum(nil))
 }
 
 // mulDiv returns a·b/c, saturating.
