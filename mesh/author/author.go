@@ -11,6 +11,7 @@ import (
 	"crypto"
 	"errors"
 	"sync"
+	"time"
 
 	"idlemesh/ledger/record"
 	"idlemesh/mesh/wire"
@@ -52,6 +53,8 @@ type Place struct {
 }
 
 const (
+	answer = 10 * time.Second // that a keeper has
+
 	maxBatch  = 256  // entries in one request
 	maxTries  = 8    // corrections of one entry's number
 	maxStream = 4096 // streams whose number is remembered
@@ -117,7 +120,7 @@ func (a *Author) send(ctx context.Context, drafts []*draft) (rep wire.Appended, 
 		return rep, err
 	}
 	for _, k := range a.mesh.Keepers {
-		rep, err = wire.Call(ctx, a.open, k.Key.ID(), wire.Append, req)
+		rep, err = a.call(ctx, k.Key.ID(), req)
 		if err == nil && len(rep.Results) != len(drafts) {
 			err = errors.New("append: the keeper answered for other entries")
 		}
@@ -126,6 +129,14 @@ func (a *Author) send(ctx context.Context, drafts []*draft) (rep wire.Appended, 
 		}
 	}
 	return rep, err
+}
+
+// call gives a keeper so long for an answer: those who wait behind must not wait for one
+// that is gone.
+func (a *Author) call(ctx context.Context, keeper record.NodeID, req wire.AppendRequest) (wire.Appended, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, answer, wire.Refuse(wire.Unavailable, "append: the keeper does not answer"))
+	defer cancel()
+	return wire.Call(ctx, a.open, keeper, wire.Append, req)
 }
 
 // sign fills raws in parallel: a signature costs as much as everything else here.

@@ -18,6 +18,8 @@ import (
 const (
 	bidTime = 1500 * time.Millisecond // that a provider has for a bid
 	silence = 10 * time.Second        // after which a provider is lost
+	// comeBack is how long a restarted gateway waits for a provider's next advert.
+	comeBack = 16 * time.Second
 )
 
 // want tells the market which tasks of a job wait, and closes a job that has none
@@ -245,7 +247,11 @@ func (g *Gateway) carry(ctx context.Context, j *job, lease record.Signed[record.
 	} else {
 		booked <- nil
 	}
-	end, err := g.run(ctx, j, lease)
+	run := g.run
+	if !fresh {
+		run = g.rejoin
+	}
+	end, err := run(ctx, j, lease)
 	if e := <-booked; e != nil {
 		return e
 	}
@@ -291,6 +297,23 @@ func (g *Gateway) run(ctx context.Context, j *job, lease record.Signed[record.Le
 		}
 	}
 	return wire.LeaseEvent{}, wire.Refuse(wire.Unavailable, "the provider sent no receipt")
+}
+
+// rejoin waits for a provider that has not yet come back to a gateway that restarted:
+// his run goes on meanwhile.
+func (g *Gateway) rejoin(ctx context.Context, j *job, lease record.Signed[record.Lease]) (wire.LeaseEvent, error) {
+	late := g.now() + record.Span(comeBack)
+	for {
+		end, err := g.run(ctx, j, lease)
+		if !wire.Is(err, wire.Unavailable) || g.now() > late {
+			return end, err
+		}
+		select {
+		case <-time.After(comeBack / 64):
+		case <-ctx.Done():
+			return end, err
+		}
+	}
 }
 
 // startRequest seals the job's body to the provider that runs it.

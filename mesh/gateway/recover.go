@@ -16,6 +16,9 @@ import (
 // where they do not.
 func (g *Gateway) recover(ctx context.Context) error {
 	if err := g.fold(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return fmt.Errorf("gateway: read the log: %w", err)
 	}
 	close(g.ready)

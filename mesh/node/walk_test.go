@@ -31,6 +31,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if role := os.Getenv(roleEnv); role != "" {
+		if err := play(role); err != nil {
+			fmt.Fprintln(os.Stderr, role+":", err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(m.Run())
 }
 
@@ -163,9 +170,14 @@ func follow(t testing.TB, c *client.Client, job record.Ref) (kinds []wire.Kind, 
 
 func example(t testing.TB, name string) []byte {
 	t.Helper()
+	return build(t, filepath.Join("..", "..", "wasm-examples", name))
+}
+
+func build(t testing.TB, dir string) []byte {
+	t.Helper()
 	out := filepath.Join(t.TempDir(), "m.wasm")
 	cmd := exec.Command("go", "build", "-o", out, ".")
-	cmd.Dir = filepath.Join("..", "..", "wasm-examples", name)
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
 	if b, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build guest: %v\n%s", err, b)
