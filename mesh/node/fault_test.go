@@ -167,9 +167,9 @@ func TestKilledKeeper(t *testing.T) {
 		}
 		s.gate.end(syscall.SIGKILL)
 		cancel()
+		s.start(s.gate)
 		wg.Wait()
 		c.Close()
-		s.start(s.gate)
 		c = s.client()
 		b, err := c.Balance(t.Context(), c.ID())
 		if err != nil || uint64(b.Free) < acked.Load() {

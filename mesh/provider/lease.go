@@ -67,7 +67,14 @@ func (p *Provider) start(ctx context.Context, c wire.Caller, q wire.StartRequest
 		delete(l.ears, events)
 		l.mu.Unlock()
 	}()
-	return l.relay(ctx, events, send)
+	err = l.relay(ctx, events, send)
+	if err != nil && !l.ended() {
+		select {
+		case p.hungUp <- struct{}{}:
+		default:
+		}
+	}
+	return err
 }
 
 func (l *lease) relay(ctx context.Context, events chan *wire.LeaseEvent, send func(wire.LeaseEvent) error) error {

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -50,6 +51,7 @@ type Provider struct {
 	sealer *identity.Sealer
 	opener *identity.Opener
 	runs   sync.WaitGroup
+	hungUp chan struct{} // a gateway left a running lease
 
 	mu      sync.Mutex
 	life    context.Context // Run's; nil before it
@@ -75,8 +77,9 @@ type hold struct {
 
 const (
 	advertEvery = 10 * time.Second
-	advertLife  = 30_000 // milliseconds
-	holdFor     = 2_000  // milliseconds
+	advertAgain = time.Second // after a failure
+	advertLife  = 30_000      // milliseconds
+	holdFor     = 2_000       // milliseconds
 	ahead       = 24 * 3_600_000
 )
 
@@ -93,7 +96,7 @@ func New(c Config) (*Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("provider: %w", err)
 	}
-	return &Provider{cfg: c, sealer: identity.NewSealer(), opener: opener, holds: map[record.Ref]hold{}, leases: map[record.Ref]*lease{}}, nil
+	return &Provider{cfg: c, sealer: identity.NewSealer(), opener: opener, hungUp: make(chan struct{}, 1), holds: map[record.Ref]hold{}, leases: map[record.Ref]*lease{}}, nil
 }
 
 // Register answers a provider's verbs.
@@ -118,15 +121,18 @@ func (p *Provider) Run(ctx context.Context) error {
 	p.device = record.Device{Model: info.Model, Backend: info.Backend, VRAM: info.VRAM, Speed: info.Speed, Simulated: info.Simulated}
 	p.mu.Unlock()
 	defer p.wait()
-	tick := time.NewTicker(advertEvery)
-	defer tick.Stop()
 	for {
-		p.advertise(ctx)
+		next := time.After(advertEvery)
+		if !p.advertise(ctx) {
+			next = time.After(advertAgain)
+		}
 		p.forget()
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-next:
+		case <-p.hungUp:
+			<-time.After(advertAgain) // a gateway that restarts is not there at once
 		}
 	}
 }
@@ -169,8 +175,8 @@ func (p *Provider) heldLocked(now record.Millis) uint32 {
 	return uint32(len(p.holds))
 }
 
-// advertise tells every gateway what is for sale.
-func (p *Provider) advertise(ctx context.Context) {
+// advertise tells every gateway what is for sale, and reports whether all heard it.
+func (p *Provider) advertise(ctx context.Context) bool {
 	p.mu.Lock()
 	now := p.now()
 	p.seq = max(p.seq+1, uint64(now)) // newer than before a restart
@@ -183,9 +189,12 @@ func (p *Provider) advertise(ctx context.Context) {
 	s, err := record.Sign(p.cfg.Key, a)
 	if err != nil {
 		p.cfg.Log.Error("advertise", "err", err)
-		return
+		return false
 	}
-	var wg sync.WaitGroup
+	var (
+		wg   sync.WaitGroup
+		lost atomic.Bool
+	)
 	for _, g := range p.cfg.Mesh.Gateways {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, advertEvery/2)
@@ -193,10 +202,12 @@ func (p *Provider) advertise(ctx context.Context) {
 			_, err := wire.Call(ctx, p.cfg.Open, g.Key.ID(), wire.Advertise, wire.AdvertRequest{Advert: s})
 			if err != nil && ctx.Err() == nil {
 				p.cfg.Log.Warn("advertise", "gateway", g.Key.ID().Short(), "err", err)
+				lost.Store(true)
 			}
 		})
 	}
 	wg.Wait()
+	return !lost.Load()
 }
 
 // bid answers a solicitation with binding offers for two seconds, each of one slot.

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"idlemesh/ledger/record"
 	"idlemesh/mesh/blob"
@@ -279,11 +280,32 @@ func (p *Provider) handOver(ctx context.Context, l *lease, r *run, gateway recor
 	if gateway == p.cfg.Key.ID() {
 		return nil // one store
 	}
-	if err := p.cfg.Blobs.PushAll(ctx, refs, gateway, nil); err != nil {
-		return fmt.Errorf("hand over: %w", err)
-	}
-	return nil
+	return p.push(ctx, refs, gateway)
 }
+
+// push does not give up on a gateway that is restarting: the work is done, and losing it
+// would lose its pay.
+func (p *Provider) push(ctx context.Context, refs []record.Ref, gateway record.NodeID) error {
+	ctx, cancel := context.WithTimeout(ctx, pushFor)
+	defer cancel()
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 4*time.Second) {
+		err := p.cfg.Blobs.PushAll(ctx, refs, gateway, nil)
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, blob.ErrDenied) || errors.Is(err, blob.ErrFull) || errors.Is(err, blob.ErrMissing) {
+			return fmt.Errorf("hand over: %w", err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return fmt.Errorf("hand over: %w", err)
+		}
+	}
+}
+
+// pushFor is how long outputs wait for their gateway.
+const pushFor = 10 * time.Minute
 
 // wholeHour rounds up: each pin that says something new costs a sync.
 func wholeHour(t record.Millis) record.Millis {
