@@ -27,9 +27,10 @@ type Blobs interface {
 	PutAll(until record.Millis, blobs ...[]byte) ([]record.Ref, error)
 	// Bytes returns a blob of at most max bytes.
 	Bytes(ref record.Ref, max int64) ([]byte, error)
-	Has(ref record.Ref) bool
-	// Pin keeps a blob at least until then.
-	Pin(ref record.Ref, until record.Millis) error
+	// Size returns how long a blob that is here is.
+	Size(ref record.Ref) (int64, bool)
+	// PinAll keeps blobs at least until then.
+	PinAll(until record.Millis, refs ...record.Ref) error
 }
 
 // Config shapes a Gateway.
@@ -66,9 +67,12 @@ type Gateway struct {
 	book   *market.Book
 	jobs   map[record.Ref]*job
 	live   map[record.Ref]bool // those that have not ended
+	leases map[record.Ref]*job // that run
+	loads  map[record.NodeID]load
 	offers map[record.NodeID]record.Advert
 	grants map[record.Ref]grant // by blob
 	life   context.Context      // Run's; nil before it
+	closed bool                 // nothing begins any more
 }
 
 // New returns a gateway of c.Mesh.
@@ -87,7 +91,7 @@ func New(c Config) (*Gateway, error) {
 	}
 	return &Gateway{cfg: c, sealer: identity.NewSealer(), opener: opener, kick: make(chan struct{}, 1), ready: make(chan struct{}),
 		book: market.NewBook(c.Mesh.Params, record.Span(c.Patience)), jobs: map[record.Ref]*job{}, live: map[record.Ref]bool{},
-		offers: map[record.NodeID]record.Advert{}, grants: map[record.Ref]grant{}}, nil
+		leases: map[record.Ref]*job{}, loads: map[record.NodeID]load{}, offers: map[record.NodeID]record.Advert{}, grants: map[record.Ref]grant{}}, nil
 }
 
 // Register answers a gateway's verbs.
@@ -128,7 +132,7 @@ func (g *Gateway) await(ctx context.Context) error {
 // Run takes up the jobs that the log has open, and places tasks until ctx ends; then
 // it waits for those in hand.
 func (g *Gateway) Run(ctx context.Context) error {
-	defer g.work.Wait()
+	defer g.drain()
 	g.mu.Lock()
 	g.life = ctx
 	g.mu.Unlock()
@@ -137,7 +141,12 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
+	swept := g.now()
 	for {
+		if now := g.now(); now >= swept+60_000 {
+			swept = now
+			g.sweep(now)
+		}
 		g.turn(ctx)
 		select {
 		case <-ctx.Done():
@@ -145,6 +154,36 @@ func (g *Gateway) Run(ctx context.Context) error {
 		case <-g.kick:
 		case <-tick.C:
 			g.review()
+		}
+	}
+}
+
+// drain returns once nothing is in hand, and lets nothing begin.
+func (g *Gateway) drain() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.work.Wait()
+}
+
+// openLocked reports whether something may begin.
+func (g *Gateway) openLocked() bool { return g.life != nil && g.life.Err() == nil && !g.closed }
+
+// spawnLocked runs f until it returns or the gateway closes; the caller has seen
+// openLocked.
+func (g *Gateway) spawnLocked(f func(context.Context)) {
+	ctx := g.life
+	g.work.Go(func() { f(ctx) })
+}
+
+// sweep forgets what has expired.
+func (g *Gateway) sweep(now record.Millis) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.expireLocked(now)
+	for id, a := range g.offers {
+		if a.Expires < now {
+			delete(g.offers, id)
 		}
 	}
 }

@@ -7,44 +7,72 @@ import (
 	"idlemesh/mesh/wire"
 )
 
-// A grant says who may fetch a blob: those whose jobs name it, and the providers that
-// hold, or held, a lease of such a job.
-type grant map[record.NodeID]bool
+// A grant says who may fetch a blob and until when: those whose jobs name it, and the
+// providers that have a lease of such a job.
+type grant map[record.NodeID]record.Millis
 
-// day is how long an upload waits for its job, in milliseconds.
-const day = 24 * 3_600_000
-
-func (g *Gateway) permit(ref record.Ref, who record.NodeID) {
-	if g.grants[ref] == nil {
-		g.grants[ref] = grant{}
+func (g *Gateway) permitLocked(who record.NodeID, until record.Millis, list ...record.Blob) {
+	for _, b := range list {
+		if g.grants[b.Ref] == nil {
+			g.grants[b.Ref] = grant{}
+		}
+		g.grants[b.Ref][who] = max(g.grants[b.Ref][who], until)
 	}
-	g.grants[ref][who] = true
 }
 
 // grantLocked lets a job's tenant fetch its blobs.
 func (g *Gateway) grantLocked(j *job) {
-	g.permit(j.signed.Value.Body, j.signed.By())
-	for _, b := range blobs(j.body) {
-		g.permit(b.Ref, j.signed.By())
+	t := j.signed.Value
+	g.permitLocked(j.signed.By(), kept(t), append(j.body.Blobs(), record.Blob{Ref: t.Body})...)
+}
+
+// grantOutputs lets the tenant fetch what a task left.
+func (g *Gateway) grantOutputs(j *job, r record.Receipt, m record.Manifest, until record.Millis) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.permitLocked(j.signed.By(), until, append(outputs(m), record.Blob{Ref: r.Outputs})...)
+}
+
+// expireLocked forgets grants that have ended.
+func (g *Gateway) expireLocked(now record.Millis) {
+	for ref, who := range g.grants {
+		for id, until := range who {
+			if until < now {
+				delete(who, id)
+			}
+		}
+		if len(who) == 0 {
+			delete(g.grants, ref)
+		}
 	}
+}
+
+// kept is until when a job's body and inputs are kept.
+func kept(t record.Job) record.Millis {
+	return wholeHour(t.Expires + record.Millis(t.Limits.Wall) + t.Retention)
 }
 
 // keepJob keeps a job's body and blobs until the job and its retention are over.
 func (g *Gateway) keepJob(t record.Job, sealed []byte, body record.Body) error {
-	until := wholeHour(t.Expires + record.Millis(t.Limits.Wall) + t.Retention)
-	refs, err := g.cfg.Blobs.PutAll(until, sealed)
+	refs, err := g.cfg.Blobs.PutAll(kept(t), sealed)
 	if err != nil {
 		return fmt.Errorf("keep the body: %w", err)
 	}
 	if refs[0] != t.Body {
 		return wire.Refuse(wire.Invalid, "submit: the body is not the one that the job names")
 	}
-	for _, b := range blobs(body) {
-		if err := g.cfg.Blobs.Pin(b.Ref, until); err != nil {
-			return fmt.Errorf("keep blob %s: %w", b.Ref.String()[:12], err)
-		}
+	if err := g.cfg.Blobs.PinAll(kept(t), refsOf(body.Blobs())...); err != nil {
+		return fmt.Errorf("keep the job's blobs: %w", err)
 	}
 	return nil
+}
+
+func refsOf(list []record.Blob) []record.Ref {
+	refs := make([]record.Ref, len(list))
+	for i, b := range list {
+		refs[i] = b.Ref
+	}
+	return refs
 }
 
 // wholeHour rounds up: each pin that says something new costs a sync, and a module that
@@ -54,58 +82,33 @@ func wholeHour(t record.Millis) record.Millis {
 	return (t + hour - 1) / hour * hour
 }
 
-// permitLocked lets a provider fetch what its lease needs.
-func (g *Gateway) permitLocked(provider record.NodeID, body record.Body) {
-	for _, b := range blobs(body) {
-		g.permit(b.Ref, provider)
-	}
-}
-
-// grantOutputsLocked lets the tenant fetch what a task left.
-func (g *Gateway) grantOutputsLocked(j *job, r record.Receipt) {
-	if r.Outputs == (record.Ref{}) {
-		return
-	}
-	g.permit(r.Outputs, j.signed.By())
-	m, err := g.readManifest(r.Outputs)
-	if err != nil {
-		g.cfg.Log.Warn("manifest", "job", r.Job.JobID(), "err", err)
-		return
-	}
-	for _, b := range outputs(m) {
-		g.permit(b.Ref, j.signed.By())
-	}
-}
-
-func (g *Gateway) keep(ref record.Ref, until record.Millis) {
-	if err := g.cfg.Blobs.Pin(ref, until); err != nil {
-		g.cfg.Log.Warn("keep blob", "blob", ref.String()[:12], "err", err)
-	}
-}
-
-// keepManifest stores what a receipt says the task left, once all of it is here.
-func (g *Gateway) keepManifest(j *job, r record.Receipt, sealed []byte) error {
+// keepManifest stores what a receipt says the task left, once all of it is here, and
+// lets the tenant fetch it.
+func (g *Gateway) keepManifest(j *job, c carried, r record.Receipt, sealed []byte) error {
 	if r.Outputs == (record.Ref{}) {
 		return nil
 	}
-	until := wholeHour(g.now() + j.signed.Value.Retention)
-	refs, err := g.cfg.Blobs.PutAll(until, sealed)
-	if err != nil {
-		return fmt.Errorf("manifest: %w", err)
-	}
-	if refs[0] != r.Outputs {
-		return wire.Refuse(wire.Unverified, "manifest: not the one that the receipt names")
+	until := wholeHour(g.now() + c.terms.Retention)
+	if len(sealed) > 0 { // a large one was pushed like an output
+		refs, err := g.cfg.Blobs.PutAll(until, sealed)
+		if err != nil {
+			return fmt.Errorf("manifest: %w", err)
+		}
+		if refs[0] != r.Outputs {
+			return lie("the manifest is not the one that it names")
+		}
 	}
 	m, err := g.readManifest(r.Outputs)
 	if err != nil {
 		return fmt.Errorf("manifest: %w", err)
 	}
-	for _, b := range outputs(m) {
-		if b.Size > 0 && !g.cfg.Blobs.Has(b.Ref) {
-			return wire.Refuse(wire.Unverified, "manifest: an output was not handed over")
-		}
-		g.keep(b.Ref, until)
+	if err := c.checkManifest(m, g.cfg.Blobs.Size); err != nil {
+		return err
 	}
+	if err := g.cfg.Blobs.PinAll(until, append(refsOf(outputs(m)), r.Outputs)...); err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	g.grantOutputs(j, r, m, until)
 	return nil
 }
 
@@ -121,12 +124,20 @@ func (g *Gateway) readManifest(ref record.Ref) (m record.Manifest, err error) {
 	return m, record.Decode(plain, &m)
 }
 
-const maxManifest = 4 << 20 // bytes, sealed
+const maxManifest = 16 << 20 // bytes, sealed
 
+// outputs lists what a manifest names and is not empty.
 func outputs(m record.Manifest) []record.Blob {
-	list := []record.Blob{m.Stdout, m.Stderr, m.Log}
+	var list []record.Blob
+	for _, b := range []record.Blob{m.Stdout, m.Stderr, m.Log} {
+		if b.Size > 0 {
+			list = append(list, b)
+		}
+	}
 	for _, o := range m.Outputs {
-		list = append(list, o.Blob)
+		if o.Blob.Size > 0 {
+			list = append(list, o.Blob)
+		}
 	}
 	return list
 }
@@ -135,5 +146,5 @@ func outputs(m record.Manifest) []record.Blob {
 func (g *Gateway) MayRead(peer record.NodeID, ref record.Ref) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.grants[ref][peer]
+	return g.grants[ref][peer] >= g.now()
 }

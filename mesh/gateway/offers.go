@@ -2,16 +2,23 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"idlemesh/ledger/record"
 	"idlemesh/mesh/wire"
 )
 
+// maxAdvert bounds an advert in bytes: a gateway remembers thousands of strangers'.
+const maxAdvert = 8 << 10
+
 // advertise takes a provider's newest advert, and measures how far he is.
 func (g *Gateway) advertise(_ context.Context, c wire.Caller, q wire.AdvertRequest) (wire.Ack, error) {
 	if q.Advert.By() != c.ID {
 		return wire.Ack{}, wire.Refuse(wire.Denied, "advertise: signed by another node")
+	}
+	if n := len(q.Advert.Raw()); n > maxAdvert {
+		return wire.Ack{}, wire.Refuse(wire.Invalid, fmt.Sprintf("advertise: %d bytes, at most %d", n, maxAdvert))
 	}
 	g.mu.Lock()
 	err := g.book.Advert(g.now(), c.ID, q.Advert.Value)

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -24,10 +23,8 @@ func (g *Gateway) recover(ctx context.Context) error {
 	close(g.ready)
 	g.mu.Lock()
 	var open []*job
-	for _, j := range g.jobs {
-		if j.ended == 0 {
-			open = append(open, j)
-		}
+	for ref := range g.live {
+		open = append(open, g.jobs[ref])
 	}
 	g.mu.Unlock()
 	for _, j := range open {
@@ -36,21 +33,57 @@ func (g *Gateway) recover(ctx context.Context) error {
 	return nil
 }
 
+// fold reads the log as far as it goes now; where a stream breaks, it goes on.
 func (g *Gateway) fold(ctx context.Context) error {
 	head, err := g.firstHead(ctx)
-	if err != nil || head.Size == 0 {
-		return err
+	next := uint64(0)
+	for err == nil && next < head.Size {
+		was := next
+		if err = g.foldFrom(ctx, &next, head.Size); wire.Is(err, wire.Unavailable) && (next > was || g.pause(ctx)) {
+			err = nil
+		}
 	}
-	for leaf, err := range wire.Stream(ctx, g.cfg.Open, g.cfg.Mesh.Keepers[0].Key.ID(), wire.Follow, wire.FollowRequest{}) {
+	return err
+}
+
+// pause waits a second and reports whether ctx goes on.
+func (g *Gateway) pause(ctx context.Context) bool {
+	select {
+	case <-time.After(time.Second):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (g *Gateway) foldFrom(ctx context.Context, next *uint64, size uint64) error {
+	for leaf, err := range wire.Stream(ctx, g.cfg.Open, g.cfg.Mesh.Keepers[0].Key.ID(), wire.Follow, wire.FollowRequest{From: *next}) {
 		if err != nil {
 			return err
 		}
 		if err := g.foldLeaf(leaf); err != nil {
 			return fmt.Errorf("entry %d: %w", leaf.Index, err)
 		}
-		if leaf.Index+1 >= head.Size {
-			break
+		if *next = leaf.Index + 1; *next >= size {
+			return nil
 		}
+	}
+	return wire.Refuse(wire.Unavailable, "the keeper ended early")
+}
+
+// catchUp folds what the log has of one job.
+func (g *Gateway) catchUp(ctx context.Context, j *job) error {
+	ctx, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
+	for row, err := range wire.Stream(ctx, g.cfg.Open, g.cfg.Mesh.Keepers[0].Key.ID(), wire.Query, wire.QueryRequest{Job: j.ref}) {
+		if err != nil {
+			return err
+		}
+		e, err := record.Open[record.Entry](row.Entry)
+		if err != nil {
+			return fmt.Errorf("entry %d: %w", row.Index, err)
+		}
+		g.learn(j, e.Value, author.Place{Index: row.Index, Time: row.Time, Known: true})
 	}
 	return nil
 }
@@ -80,14 +113,14 @@ func (g *Gateway) foldLeaf(l wire.Leaf) error {
 		return err
 	}
 	e, at := signed.Value, author.Place{Index: l.Index, Time: leaf.Time, Known: true}
-	j := g.jobs[jobOf(e)]
+	j := g.jobOf(e)
 	if e.Kind == record.TypeJob && j == nil && e.Job.Value.Delegate == g.cfg.Key.ID() {
 		j = newJob(*e.Job)
 		if err := g.readBody(j); err != nil {
-			g.cfg.Log.Warn("job", "job", e.Job.Ref().JobID(), "err", err)
+			g.cfg.Log.Warn("job", "job", j.ref.JobID(), "err", err)
 		}
 		g.mu.Lock()
-		g.jobs[e.Job.Ref()] = j
+		g.jobs[j.ref] = j
 		g.grantLocked(j)
 		g.mu.Unlock()
 	}
@@ -97,16 +130,44 @@ func (g *Gateway) foldLeaf(l wire.Leaf) error {
 		g.mu.Unlock()
 		return nil
 	}
-	g.learn(j, e, at)
+	if g.learn(j, e, at) && e.Settle != nil {
+		g.foldOutputs(j, leaf.Time, e.Settle.Receipt.Value)
+	}
 	return nil
 }
 
-// jobOf names the job that an entry is about: its stream, for all that gateways write.
-func jobOf(e record.Entry) record.Ref {
-	if e.Job != nil {
-		return e.Job.Ref()
+// foldOutputs lets the tenant fetch what a task left, while it is kept.
+func (g *Gateway) foldOutputs(j *job, at record.Millis, r record.Receipt) {
+	until := wholeHour(at + j.signed.Value.Retention)
+	if r.Outputs == (record.Ref{}) || until < g.now() {
+		return
 	}
-	return e.Stream
+	m, err := g.readManifest(r.Outputs)
+	if err != nil {
+		g.cfg.Log.Warn("manifest", "job", j.ref.JobID(), "err", err)
+		return
+	}
+	g.grantOutputs(j, r, m, until)
+}
+
+// jobOf returns the job that an entry is about, nil when it is another gateway's. Its
+// body says so, whatever stream its author put it in.
+func (g *Gateway) jobOf(e record.Entry) *job {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case e.Job != nil:
+		return g.jobs[e.Job.Ref()]
+	case e.Lease != nil:
+		return g.jobs[e.Lease.Value.Job]
+	case e.Settle != nil:
+		return g.jobs[e.Settle.Receipt.Value.Job]
+	case e.Cut != nil:
+		return g.leases[e.Cut.Lease]
+	case e.Close != nil:
+		return g.jobs[e.Close.Job]
+	}
+	return nil
 }
 
 func (g *Gateway) readBody(j *job) error {
@@ -123,30 +184,11 @@ func (g *Gateway) readBody(j *job) error {
 
 // takeUp goes on with a job from where the log has it.
 func (g *Gateway) takeUp(ctx context.Context, j *job) {
-	if j.body.Module.Ref == (record.Ref{}) {
-		g.lostBody(ctx, j)
-		return
-	}
 	g.mu.Lock()
-	var leases []record.Signed[record.Lease]
-	for i := range j.tasks {
-		if j.tasks[i].info.State == "running" {
-			leases = append(leases, j.tasks[i].lease)
-			j.placing[uint32(i)] = true
-		}
-	}
+	whole := j.body.Module.Ref != (record.Ref{})
 	g.mu.Unlock()
-	for _, l := range leases {
-		g.work.Go(func() {
-			err := g.carry(ctx, j, l, false)
-			g.mu.Lock()
-			delete(j.placing, l.Value.Shard)
-			g.mu.Unlock()
-			if err != nil && ctx.Err() == nil {
-				g.cfg.Log.Info("task goes elsewhere", "job", j.state.ID.JobID(), "shard", l.Value.Shard, "why", err)
-			}
-			g.want(j)
-		})
+	if !whole {
+		g.lostBody(ctx, j)
 	}
 	g.want(j)
 }
@@ -154,22 +196,12 @@ func (g *Gateway) takeUp(ctx context.Context, j *job) {
 // lostBody ends a job whose body is gone: what it was to run, nobody knows.
 func (g *Gateway) lostBody(ctx context.Context, j *job) {
 	g.mu.Lock()
-	j.state.Cancel()
-	j.cause = wire.Refuse(wire.NotFound, "the job's body is no longer on this gateway; submit it again")
-	var leases []record.Signed[record.Lease]
-	for i := range j.tasks {
-		if j.tasks[i].info.State == "running" {
-			leases = append(leases, j.tasks[i].lease)
+	j.cancelLocked(wire.Refuse(wire.NotFound, "the job's body is no longer on this gateway; submit it again"))
+	leases := j.running()
+	g.mu.Unlock()
+	for _, l := range leases {
+		if err := g.cut(ctx, j, l); err != nil {
+			g.cfg.Log.Error("job", "job", j.ref.JobID(), "err", err)
 		}
 	}
-	g.mu.Unlock()
-	var errs []error
-	for _, l := range leases {
-		errs = append(errs, g.cut(ctx, j, l))
-	}
-	if err := errors.Join(errs...); err != nil {
-		g.cfg.Log.Error("job", "job", j.state.ID.JobID(), "err", err)
-		return
-	}
-	g.want(j)
 }

@@ -16,6 +16,7 @@ const (
 	maxNodes   = 1 << 16
 	maxWindows = 64
 	maxText    = 128
+	maxSlots   = 4096    // of one node: the sum of all fits 32 bits, whatever strangers claim
 	advertLife = 35_000  // ms: 30 s, and clocks differ
 	forget     = 300_000 // ms after which an expired advert is no longer counted
 	stepHold   = 5_000   // ms: a Step keeps its places until Decide, at most so long
@@ -81,8 +82,8 @@ func (b *Book) Advert(now record.Millis, id record.NodeID, a record.Advert) erro
 	switch n := b.nodes[id]; {
 	case a.Expires <= now || a.Expires > now+advertLife:
 		return fmt.Errorf("%w: expires in %d ms, want at most 30 s", ErrAdvert, a.Expires-now)
-	case a.Slots == 0 || a.Free > a.Slots || len(a.Windows) > maxWindows:
-		return fmt.Errorf("%w: %d of %d slots free, %d windows (at most %d)", ErrAdvert, a.Free, a.Slots, len(a.Windows), maxWindows)
+	case a.Slots == 0 || a.Slots > maxSlots || a.Free > a.Slots || len(a.Windows) > maxWindows:
+		return fmt.Errorf("%w: %d of %d slots free (at most %d), %d windows (at most %d)", ErrAdvert, a.Free, a.Slots, maxSlots, len(a.Windows), maxWindows)
 	case len(a.Region) > maxText || len(a.Device.Model) > maxText || len(a.Device.Backend) > maxText || len(a.Tiers) > maxText:
 		return fmt.Errorf("%w: a text or list of more than %d", ErrAdvert, maxText)
 	case n != nil && n.advert.Expires > now && a.Seq <= n.advert.Seq:
