@@ -63,6 +63,10 @@ type Gateway struct {
 	ready  chan struct{} // closed once the log's jobs are known
 	work   sync.WaitGroup
 
+	offered chan struct{} // closed at the first advert
+	met     func()        // closes offered, once
+	patient record.Millis // until then a gateway without adverts waits for one
+
 	mu     sync.Mutex
 	book   *market.Book
 	jobs   map[record.Ref]*job
@@ -89,7 +93,9 @@ func New(c Config) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
+	offered := make(chan struct{})
 	return &Gateway{cfg: c, sealer: identity.NewSealer(), opener: opener, kick: make(chan struct{}, 1), ready: make(chan struct{}),
+		offered: offered, met: sync.OnceFunc(func() { close(offered) }), patient: record.At(c.Now().Add(c.Patience)),
 		book: market.NewBook(c.Mesh.Params, record.Span(c.Patience)), jobs: map[record.Ref]*job{}, live: map[record.Ref]bool{},
 		leases: map[record.Ref]*job{}, loads: map[record.NodeID]load{}, offers: map[record.NodeID]record.Advert{}, grants: map[record.Ref]grant{}}, nil
 }
@@ -137,6 +143,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	g.life = ctx
 	g.mu.Unlock()
 	if err := g.recover(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // it was stopped before it knew its jobs
+		}
 		return err
 	}
 	tick := time.NewTicker(250 * time.Millisecond)

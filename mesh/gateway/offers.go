@@ -24,6 +24,7 @@ func (g *Gateway) advertise(_ context.Context, c wire.Caller, q wire.AdvertReque
 	err := g.book.Advert(g.now(), c.ID, q.Advert.Value)
 	if err == nil {
 		g.offers[c.ID] = q.Advert.Value
+		g.met()
 		g.book.Measured(c.ID, g.rtt(c.ID))
 	}
 	g.mu.Unlock()
@@ -32,6 +33,17 @@ func (g *Gateway) advertise(_ context.Context, c wire.Caller, q wire.AdvertReque
 	}
 	g.wake()
 	return wire.Ack{}, nil
+}
+
+// firstOffer returns once there is an offer, or none was made in time.
+func (g *Gateway) firstOffer(ctx context.Context) {
+	late := time.NewTimer((g.patient - g.now()).Duration())
+	defer late.Stop()
+	select {
+	case <-g.offered:
+	case <-late.C:
+	case <-ctx.Done():
+	}
 }
 
 // rtt is a peer's round trip in whole milliseconds, rounded up, or -1.
@@ -67,8 +79,10 @@ func (g *Gateway) nodes(_ context.Context, _ wire.Caller, _ wire.NodesRequest, s
 	return nil
 }
 
-// quote says who would fit and for how much, without an escrow.
-func (g *Gateway) quote(_ context.Context, _ wire.Caller, q wire.QuoteRequest) (wire.QuoteReply, error) {
+// quote says who would fit and for how much, without an escrow. A gateway that has
+// just started waits for its providers, as a job does.
+func (g *Gateway) quote(ctx context.Context, _ wire.Caller, q wire.QuoteRequest) (wire.QuoteReply, error) {
+	g.firstOffer(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	got := g.book.Quote(g.now(), q.Terms, 0)

@@ -109,6 +109,9 @@ func (p *Provider) Register(m *wire.Mux) {
 // Run advertises until ctx ends, then ends every lease and waits for it.
 func (p *Provider) Run(ctx context.Context) error {
 	hello, err := p.cfg.Pool.Probe(ctx)
+	if ctx.Err() != nil {
+		return nil // it was stopped before it sold anything
+	}
 	if err != nil {
 		return fmt.Errorf("provider: %w", err)
 	}
