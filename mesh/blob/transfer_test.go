@@ -52,7 +52,6 @@ func (l *lan) Open(ctx context.Context, to record.NodeID, proto string) (io.Read
 type cable struct {
 	net.Conn
 	left int64
-	sent atomic.Int64
 }
 
 func (c *cable) Read(p []byte) (int, error) {
