@@ -294,6 +294,7 @@ func TestAdvertRefused(t *testing.T) {
 		"expired":          func(a *record.Advert) { a.Expires = now },
 		"lasts too long":   func(a *record.Advert) { a.Expires = now + advertLife + 1 },
 		"no slots":         func(a *record.Advert) { a.Slots = 0 },
+		"sum that wraps":   func(a *record.Advert) { a.Slots = 1 << 31 },
 		"more free":        func(a *record.Advert) { a.Free = a.Slots + 1 },
 		"older":            func(a *record.Advert) { a.Seq = 4 },
 		"the same again":   func(a *record.Advert) { a.Seq = 5 },
