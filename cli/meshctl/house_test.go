@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -76,6 +77,7 @@ var owners = map[string]string{
 	"github.com/quic-go/quic-go":       "mesh mesh/meshtest",
 	"github.com/cockroachdb/pebble/v2": "ledger",
 	"github.com/urfave/cli/v2":         "cli",
+	"github.com/mmcloughlin/avo":       "", // only gpu/cpu/asm, a module of its own, writes kernels with it
 	"C":                                "",
 	"testing":                          "gpu/kerneltest mesh/meshtest",
 	"os/exec":                          "sandbox cli",
@@ -159,7 +161,7 @@ func readHouse(t *testing.T) map[string]*pkg {
 func walk(t *testing.T, pkgs map[string]*pkg) {
 	const root = "../.."
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && d.Name() == "testdata" { // not of the program, as for the go command
+		if err == nil && d.IsDir() && path != root && foreign(path) {
 			return filepath.SkipDir
 		}
 		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
@@ -181,6 +183,13 @@ func walk(t *testing.T, pkgs map[string]*pkg) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// foreign says whether a folder is none of the program's, as for the go command: test
+// data, or a module of its own.
+func foreign(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return filepath.Base(dir) == "testdata" || err == nil
 }
 
 func (p *pkg) add(f *ast.File, path string) {

@@ -59,6 +59,9 @@ func (o *call) gemm() {
 		o.columns(p, int(max(c.L, 1)))
 		return
 	}
+	if o.vectorGemm(p, int(max(c.L, 1))) {
+		return
+	}
 	high := rowsAtOnce(p)
 	perMatrix := (m + high - 1) / high
 	o.blocks(perMatrix*int(max(c.L, 1)), func(i int) {
@@ -71,12 +74,15 @@ func (o *call) gemm() {
 // columns shares out the columns of matrices of one row, which is what a model that
 // writes one token after another asks for.
 func (o *call) columns(p product, l int) {
-	wide := max(tile, grain/p.k/tile*tile)
+	wide := max(64, grain/p.k/64*64)
 	perMatrix := (p.n + wide - 1) / wide
 	o.blocks(perMatrix*l, func(i int) {
 		q := p.batch(o.c, i/perMatrix)
 		lo := i % perMatrix * wide
-		q.band(o.stop, 0, 1, lo, min(p.n, lo+wide))
+		hi := min(p.n, lo+wide)
+		if !o.vectors || !q.vectorRow(o.stop, lo, hi) {
+			q.band(o.stop, 0, 1, lo, hi)
+		}
 	})
 }
 

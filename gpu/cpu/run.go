@@ -14,6 +14,8 @@ type call struct {
 	c            *kernel.Command
 	dst, a, b, d []uint32
 	stop         <-chan struct{}
+	vectors      bool
+	scratch      *sync.Pool
 }
 
 func (o *call) run() error {

@@ -1,0 +1,160 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"idlemesh/gpu/kernel"
+)
+
+// TestVectorsMakeTheSameBits runs random commands in plain Go and with the vector
+// kernels, on different numbers of threads.
+func TestVectorsMakeTheSameBits(t *testing.T) {
+	if !hasVectors() {
+		t.Skip("this processor has no AVX2 and FMA, or there are no kernels for it")
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for name, draw := range map[string]func(r *rand.Rand) kernel.Command{
+		"gemm": func(r *rand.Rand) kernel.Command { return randomGemm(r, 70) },
+		"gemv": func(r *rand.Rand) kernel.Command { return randomGemm(r, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(7, uint64(len(name))))
+			for i := range 120 {
+				c := draw(r)
+				special := i%5 == 0
+				in := [4][]float32{}
+				for j, n := range words(&c) {
+					in[j] = numbers(r, n, special)
+				}
+				want := compute(t, c, in, false)
+				runtime.GOMAXPROCS(1 + r.IntN(3))
+				if got := compute(t, c, in, true); !slices.Equal(got, want) {
+					at := 0
+					for got[at] == want[at] {
+						at++
+					}
+					t.Fatalf("case %d, %+v: word %d is %#x, want %#x", i, c, at, got[at], want[at])
+				}
+			}
+		})
+	}
+}
+
+func randomGemm(r *rand.Rand, rows int) kernel.Command {
+	size := func(most int) uint32 { return uint32(1 + r.IntN(1+r.IntN(most))) }
+	c := kernel.Command{Op: kernel.Gemm, M: size(rows), N: size(150), K: size(900), L: size(3)}
+	if rows > 1 && r.IntN(20) == 0 {
+		c.M = 400
+	}
+	c.Flags = uint16(r.IntN(4))
+	if r.IntN(3) == 0 {
+		c.Flags |= []uint16{kernel.ReLU, kernel.GELU, kernel.SiLU}[r.IntN(3)]
+	}
+	if r.IntN(3) == 0 {
+		c.C.Buffer = 4
+	}
+	if r.IntN(3) == 0 {
+		c.Params[6] = math.Float32bits(0.7)
+	}
+	if r.IntN(3) == 0 {
+		c.Params[7] = math.Float32bits(-1.3)
+	}
+	if r.IntN(3) == 0 {
+		for i := range 3 {
+			c.Params[i] = max(c.M, c.N, c.K) + uint32(r.IntN(9))
+		}
+	}
+	return c
+}
+
+// words returns how many words Dst, A, B and C of a random command have.
+func words(c *kernel.Command) [4]int {
+	m, n, k, l := int(c.M), int(c.N), int(c.K), int(max(c.L, 1))
+	most := max(m, n, k) + 9
+	c.Params[3], c.Params[4] = uint32(most*max(m, k)), uint32(most*max(n, k))
+	c.Params[5] = uint32(most * m)
+	return [4]int{most * m * l, most * max(m, k) * l, most * max(n, k) * l, n}
+}
+
+// numbers returns numbers that round at every step, with some that are none, infinite
+// or very small.
+func numbers(r *rand.Rand, n int, special bool) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(math.Ldexp(r.NormFloat64(), r.IntN(12)))
+		if special && r.IntN(200) == 0 {
+			v[i] = []float32{float32(math.NaN()), float32(math.Inf(1)), -math.MaxFloat32, 0x1p-140, -0x1p-75, 0, float32(math.Copysign(0, -1))}[r.IntN(7)]
+		}
+	}
+	return v
+}
+
+// compute runs a command on Dst, A, B and C, and returns the words of Dst.
+func compute(t testing.TB, c kernel.Command, in [4][]float32, vectors bool) []uint32 {
+	t.Helper()
+	d := New(0)
+	d.vectors = vectors
+	for i, o := range []*kernel.Operand{&c.Dst, &c.A, &c.B, &c.C} {
+		if i < 3 || o.Buffer != 0 {
+			o.Buffer, _ = d.Alloc(uint64(4 * len(in[i])))
+			copy(floats(d.bufs[o.Buffer]), in[i])
+		}
+	}
+	if err := d.Launch(nil, []kernel.Command{c}); err != nil {
+		t.Fatal(err)
+	}
+	return d.bufs[c.Dst.Buffer]
+}
+
+func BenchmarkSgemm(b *testing.B) {
+	for _, n := range []int{256, 1024} {
+		for _, threads := range []int{1, 2} {
+			beside(b, fmt.Sprintf("n=%d/threads=%d", n, threads), threads, kernel.Command{
+				Op: kernel.Gemm, M: uint32(n), N: uint32(n), K: uint32(n),
+			}, 2e-9*float64(n)*float64(n)*float64(n), "GFLOP/s")
+		}
+	}
+}
+
+func BenchmarkGemv(b *testing.B) {
+	const n, k = 4096, 4096
+	for _, threads := range []int{1, 2} {
+		for _, flags := range []uint16{kernel.TransB, 0} {
+			name := fmt.Sprintf("%s/threads=%d", map[uint16]string{0: "rows", kernel.TransB: "columns"}[flags], threads)
+			beside(b, name, threads, kernel.Command{Op: kernel.Gemm, Flags: flags, M: 1, N: n, K: k}, 4e-9*n*k, "GB/s")
+		}
+	}
+}
+
+// beside measures a command with and without vector kernels: work done a second.
+func beside(b *testing.B, name string, threads int, c kernel.Command, work float64, unit string) {
+	for _, vectors := range []bool{true, false} {
+		if vectors && !hasVectors() {
+			continue
+		}
+		b.Run(name+map[bool]string{true: "/vectors", false: "/plain"}[vectors], func(b *testing.B) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
+			d, c := New(0), c
+			d.vectors = vectors
+			r := rand.New(rand.NewPCG(1, 1))
+			for i, o := range []*kernel.Operand{&c.Dst, &c.A, &c.B} {
+				o.Buffer, _ = d.Alloc(uint64(4 * []uint32{c.M * c.N, c.M * c.K, c.K * c.N}[i]))
+				for j := range d.bufs[o.Buffer] {
+					floats(d.bufs[o.Buffer])[j] = r.Float32()
+				}
+			}
+			for b.Loop() {
+				if err := d.Launch(nil, []kernel.Command{c}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(work*float64(b.N)/b.Elapsed().Seconds(), unit)
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
