@@ -29,7 +29,7 @@ type town struct {
 	tenant identity.Key
 	gate   *Gateway
 	blobs  *blob.Store
-	muxes  map[record.NodeID]*wire.Mux
+	muxes  sync.Map // of *wire.Mux by NodeID
 	busy   sync.WaitGroup
 }
 
@@ -41,13 +41,14 @@ type from struct {
 
 func (f from) Open(ctx context.Context, to record.NodeID, _ string) (io.ReadWriteCloser, error) {
 	here, there := net.Pipe()
-	f.busy.Go(func() { f.muxes[to].Serve(context.WithoutCancel(ctx), f.id, there) })
+	m, _ := f.muxes.Load(to)
+	f.busy.Go(func() { m.(*wire.Mux).Serve(context.WithoutCancel(ctx), f.id, there) })
 	return here, nil
 }
 
 func newTown(t *testing.T) *town {
 	t.Helper()
-	c := &town{t: t, tenant: newKey(t), muxes: map[record.NodeID]*wire.Mux{}}
+	c := &town{t: t, tenant: newKey(t)}
 	key := newKey(t)
 	me := []record.Member{{Key: key.PublicKey()}}
 	c.mesh = record.Mesh{Name: "town", Keepers: me, Quorum: 1, Mint: c.tenant.PublicKey(), Gateways: me, Params: record.DefaultParams(), Created: record.At(time.Now())}
@@ -85,7 +86,7 @@ func newTown(t *testing.T) *town {
 
 func (c *town) mux(key identity.Key) *wire.Mux {
 	m := &wire.Mux{Roles: func(id record.NodeID) wire.Role { return wire.RolesIn(c.mesh, id) }}
-	c.muxes[key.ID()] = m
+	c.muxes.Store(key.ID(), m)
 	return m
 }
 

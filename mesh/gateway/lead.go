@@ -119,10 +119,14 @@ func (g *Gateway) runs(j *job, lease record.Signed[record.Lease]) bool {
 func (g *Gateway) enter(ctx context.Context, j *job, lease record.Signed[record.Lease]) error {
 	e := record.Entry{Kind: record.TypeLease, Stream: j.ref, Idem: lease.Ref(), Lease: &lease}
 	err := g.write(ctx, j, e)
+	g.mu.Lock()
 	if err != nil && ctx.Err() == nil {
-		g.mu.Lock()
 		g.restLocked(j, err)
-		g.mu.Unlock()
+	}
+	late := err == nil && j.cancelled
+	g.mu.Unlock()
+	if late { // the tenant's Cancel did not see it
+		g.halt(lease)
 	}
 	return err
 }
