@@ -168,7 +168,7 @@ func (a *Author) tell(drafts []*draft, rep wire.Appended) (again []*draft) {
 			seen[stream] = true
 		}
 		switch {
-		case r.Want != nil && d.tries < maxTries:
+		case r.Err != nil && r.Want != nil && d.tries < maxTries:
 			a.next[stream] = *r.Want
 			again = append(again, d)
 		case r.Err != nil:

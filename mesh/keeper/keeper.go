@@ -5,6 +5,7 @@ package keeper
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"idlemesh/ledger"
 	"idlemesh/ledger/account"
@@ -36,17 +37,23 @@ func (k *Keeper) Register(m *wire.Mux) {
 // Size is how many entries the log has.
 func (k *Keeper) Size() uint64 { return k.ledger.Head().Size }
 
+// maxEntries bounds what a stranger can have checked by one request.
+const maxEntries = 1024
+
 func (k *Keeper) append(ctx context.Context, _ wire.Caller, q wire.AppendRequest) (wire.Appended, error) {
+	if len(q.Entries) > maxEntries {
+		return wire.Appended{}, wire.Refuse(wire.Invalid, fmt.Sprintf("append: %d entries at once, at most %d", len(q.Entries), maxEntries))
+	}
 	outs, err := k.commit.Append(ctx, q.Entries)
 	if err != nil {
-		return wire.Appended{}, refusal(err)
+		return wire.Appended{}, refusal(err, wire.Internal)
 	}
 	head := k.ledger.Head()
 	rep := wire.Appended{Results: make([]wire.AppendResult, len(outs)), Size: head.Size, Root: head.Root}
 	for i, o := range outs {
 		r := wire.AppendResult{Index: o.Index, Time: o.Time, Known: o.Known}
 		if o.Err != nil {
-			r.Err = refusal(o.Err)
+			r.Err = refusal(o.Err, wire.Invalid)
 			var seq *ledger.SequenceError
 			if errors.As(o.Err, &seq) {
 				r.Want = &seq.Want
@@ -57,10 +64,12 @@ func (k *Keeper) append(ctx context.Context, _ wire.Caller, q wire.AppendRequest
 	return rep, nil
 }
 
-// refusal gives an error of the ledger the code that callers branch on.
-func refusal(err error) *wire.Error {
+// refusal gives an error of the ledger the code that callers branch on: otherwise where
+// it is none that they know. What a rule says of an entry is invalid; what befalls the
+// store is not the entry's fault, and its author must not take it for a verdict.
+func refusal(err error, otherwise wire.Code) *wire.Error {
 	var poor *account.OverdraftError
-	code, next := wire.Invalid, ""
+	code, next := otherwise, ""
 	switch {
 	case errors.As(err, &poor):
 		code, next = wire.Funds, "meshctl account show"
@@ -90,7 +99,7 @@ func (k *Keeper) head(context.Context, wire.Caller, wire.HeadRequest) (wire.Head
 func (k *Keeper) prove(_ context.Context, _ wire.Caller, q wire.ProveRequest) (wire.ProveReply, error) {
 	p, err := k.ledger.Prove(q.Index)
 	if err != nil {
-		return wire.ProveReply{}, refusal(err)
+		return wire.ProveReply{}, refusal(err, wire.Internal)
 	}
 	text, err := p.MarshalText()
 	return wire.ProveReply{Proof: string(text)}, err
@@ -101,7 +110,7 @@ func (k *Keeper) balance(_ context.Context, _ wire.Caller, q wire.BalanceRequest
 	for kind, into := range map[account.Kind]*record.Amount{account.Tenant: &rep.Free, account.Provider: &rep.Earned, account.Holdback: &rep.Held} {
 		b, err := k.ledger.Balance(account.ID{Kind: kind, Owner: q.Of})
 		if err != nil {
-			return rep, refusal(err)
+			return rep, refusal(err, wire.Internal)
 		}
 		*into = b.Free()
 	}
@@ -113,7 +122,7 @@ func (k *Keeper) query(ctx context.Context, _ wire.Caller, q wire.QueryRequest, 
 		Since: q.Since, Until: q.Until, From: q.From, Limit: int(q.Limit), Reverse: q.Reverse}
 	for row, err := range k.ledger.Query(ctx, sel) {
 		if err != nil {
-			return refusal(err)
+			return refusal(err, wire.Internal)
 		}
 		r := wire.Row{Index: row.Index, Time: row.Time, Entry: row.Entry}
 		for _, m := range row.Moves {
@@ -135,7 +144,7 @@ func move(m account.Changed) wire.Move {
 func (k *Keeper) follow(ctx context.Context, _ wire.Caller, q wire.FollowRequest, send func(wire.Leaf) error) error {
 	for row, err := range k.ledger.Follow(ctx, q.From) {
 		if err != nil {
-			return refusal(err)
+			return refusal(err, wire.Internal)
 		}
 		if err := send(wire.Leaf{Index: row.Index, Raw: row.Leaf}); err != nil {
 			return err

@@ -31,15 +31,27 @@ func writeFrame(w io.Writer, head []byte, v any) error {
 }
 
 func readFrame(r io.Reader, v any) error {
+	n, err := readLength(r)
+	if err != nil {
+		return err
+	}
+	return readBody(r, n, v)
+}
+
+func readLength(r io.Reader) (int, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return err
+		return 0, err
 	}
 	n := binary.BigEndian.Uint32(head[:])
 	if n > maxFrame {
-		return fmt.Errorf("message of %d bytes: at most %d", n, maxFrame)
+		return 0, fmt.Errorf("message of %d bytes: at most %d", n, maxFrame)
 	}
-	b, err := readAll(r, int(n))
+	return int(n), nil
+}
+
+func readBody(r io.Reader, n int, v any) error {
+	b, err := readAll(r, n)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -27,6 +28,7 @@ type Mux struct {
 	Owner func(context.Context, record.Ref) (record.NodeID, error)
 
 	handlers map[string]handler
+	held     atomic.Int64 // bytes of large requests in hand
 }
 
 type handler func(ctx context.Context, c Caller, body cbor.RawMessage, send func(any) error) error
@@ -61,6 +63,13 @@ func HandleStream[Q, R any](m *Mux, v Verb[Q, R], f func(ctx context.Context, c 
 	}
 }
 
+// Bounds of the memory that requests take together. Strangers open a thousand streams
+// a connection, and a large request may take its time.
+const (
+	large   = 64 << 10
+	maxHeld = 256 << 20
+)
+
 // patience is how long a stream may take to bring its request.
 const patience = 10 * time.Second
 
@@ -71,6 +80,7 @@ func (m *Mux) Serve(ctx context.Context, from record.NodeID, s io.ReadWriteClose
 	defer cancel()
 	in := bufio.NewReaderSize(s, 4096)
 	late := time.AfterFunc(patience, func() { hurry(s) })
+	defer late.Stop()
 	var (
 		req  request
 		head [1]byte
@@ -81,8 +91,19 @@ func (m *Mux) Serve(ctx context.Context, from record.NodeID, s io.ReadWriteClose
 			Next: "use the same release on both sides"}, End: true})
 		return
 	}
+	n := 0
 	if err == nil {
-		err = readFrame(in, &req)
+		n, err = readLength(in)
+	}
+	if n > large {
+		defer m.held.Add(-int64(n))
+		if m.held.Add(int64(n)) > maxHeld {
+			writeFrame(s, nil, reply{Err: &Error{Code: Unavailable, Text: "this node has too many large requests in hand", Next: "try again"}, End: true})
+			return
+		}
+	}
+	if err == nil {
+		err = readBody(in, n, &req)
 	}
 	if !late.Stop() || err != nil {
 		return

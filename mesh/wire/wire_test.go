@@ -96,6 +96,37 @@ func TestForeignVersion(t *testing.T) {
 	}
 }
 
+// TestLargeRequests: what strangers send slowly does not fill the memory.
+func TestLargeRequests(t *testing.T) {
+	m := mux()
+	frame := []byte{1, 0, 0x3f, 0xff, 0xff} // of nearly 4 MiB, which do not come
+	var open []net.Conn
+	for range 64 {
+		here, there := net.Pipe()
+		go m.Serve(t.Context(), alice, there)
+		if _, err := here.Write(frame); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := here.Write([]byte{0}); err != nil { // it has read the length
+			t.Fatal(err)
+		}
+		open = append(open, here)
+	}
+	here, there := net.Pipe()
+	go m.Serve(t.Context(), alice, there)
+	go here.Write(frame)
+	b, err := io.ReadAll(here)
+	if err != nil || !strings.Contains(string(b), "too many large requests") {
+		t.Errorf("one too many: %q, %v", b, err)
+	}
+	if _, err := wire.Call(t.Context(), pipe{m, alice}, bob, wire.Cancel, wire.JobQuery{}); err != nil {
+		t.Errorf("a small one meanwhile: %v", err)
+	}
+	for _, c := range open {
+		c.Close()
+	}
+}
+
 // FuzzServe throws foreign bytes at a Mux: it must answer or hang up, never panic.
 func FuzzServe(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 3, 0xa1, 0x01, 0x01})
