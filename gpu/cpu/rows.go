@@ -12,16 +12,28 @@ func (o *call) param(i int) float32 { return math.Float32frombits(o.c.Params[i])
 func (o *call) rmsnorm(i int) {
 	n := int(o.c.N)
 	dst, a := frow(o.dst, i, n), frow(o.a, i, n)
-	inv := 1 / sqrt(dot(a, a)/float32(n)+o.param(0))
-	if o.b == nil {
-		for j, v := range a {
-			dst[j] = canon(float32(inv * v))
-		}
-		return
+	inv := 1 / sqrt(o.dot(a, a)/float32(n)+o.param(0))
+	var b []float32
+	if o.b != nil {
+		b = floats(o.b)[:n]
 	}
-	w := floats(o.b)[:n]
+	o.scale(dst, a, b, inv)
+}
+
+// scale sets dst to (by·a)·b, without b if there is none.
+func scale(dst, a, b []float32, by float32) {
 	for j, v := range a {
-		dst[j] = canon(float32(inv*v) * w[j])
+		v = float32(by * v)
+		if b != nil {
+			v = float32(v * b[j])
+		}
+		dst[j] = canon(v)
+	}
+}
+
+func divide(v []float32, by float32) {
+	for j, x := range v {
+		v[j] = canon(x / by)
 	}
 }
 
@@ -29,10 +41,7 @@ func (o *call) softmax(i int) {
 	n := int(o.c.N)
 	dst := frow(o.dst, i, n)
 	copy(dst, frow(o.a, i, n))
-	sum := exponentials(dst)
-	for j, v := range dst {
-		dst[j] = canon(v / sum)
-	}
+	o.divide(dst, o.exponentials(dst))
 }
 
 // exponentials replaces v by exp(v - largest) and returns the lane sum, which is not
@@ -84,9 +93,12 @@ func (o *call) pairwise(lo, hi int) {
 }
 
 func (o *call) swiglu(lo, hi int) {
-	dst, a, b := floats(o.dst), floats(o.a), floats(o.b)
-	for i := lo; i < hi; i++ {
-		dst[i] = canon(silu(a[i]) * b[i])
+	o.swish(floats(o.dst)[lo:hi], floats(o.a)[lo:hi], floats(o.b)[lo:hi])
+}
+
+func swish(dst, a, b []float32) {
+	for i, v := range a {
+		dst[i] = canon(silu(v) * b[i])
 	}
 }
 

@@ -68,14 +68,12 @@ func (o *call) attention() {
 		q, at := frow(o.a, i, dim), i%heads/group*dim
 		e := make([]float32, seen)
 		for t := range e {
-			e[t] = float32(scale * dot(q, keys[t*width+at:][:dim]))
+			e[t] = float32(scale * o.dot(q, keys[t*width+at:][:dim]))
 		}
-		sum := exponentials(e)
+		sum := o.exponentials(e)
 		dst := frow(o.dst, i, dim)
-		weigh(dst, e, values[at:], width)
-		for j, v := range dst {
-			dst[j] = canon(v / sum)
-		}
+		o.weigh(dst, e, values[at:], width)
+		o.divide(dst, sum)
 	})
 }
 

@@ -38,3 +38,35 @@ func down8(k int, x *float32, b *float32, stride int, sums *float32)
 //
 //go:noescape
 func canon8(n int, dst *float32, src *float32)
+
+// dot16 adds to 16 lanes the products of n elements, a multiple of 8.
+//
+//go:noescape
+func dot16(n int, a *float32, b *float32, lanes *float32)
+
+// largest8 sets most to the 8 largest of every eighth of n elements, a multiple of 8,
+// or to NaN if one is none.
+//
+//go:noescape
+func largest8(n int, v *float32, most *float32)
+
+// exp8 replaces n elements, a multiple of 8, by exp(v - most), which is 1 for the most,
+// and adds them to 16 lanes.
+//
+//go:noescape
+func exp8(n int, v *float32, most float32, lanes *float32)
+
+// quotient8 divides n elements, a multiple of 8.
+//
+//go:noescape
+func quotient8(n int, v *float32, by float32)
+
+// scaled8 sets n elements, a multiple of 8, to (by·a)·b.
+//
+//go:noescape
+func scaled8(n int, dst *float32, a *float32, b *float32, by float32)
+
+// swiglu8 sets n elements, a multiple of 8, to (a·sigmoid(a))·b.
+//
+//go:noescape
+func swiglu8(n int, dst *float32, a *float32, b *float32)

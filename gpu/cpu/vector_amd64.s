@@ -573,3 +573,410 @@ done:
 
 DATA nan<>+0(SB)/4, $0x7fc00000
 GLOBL nan<>(SB), RODATA|NOPTR, $4
+
+// func dot16(n int, a *float32, b *float32, lanes *float32)
+// Requires: AVX, FMA3
+TEXT ·dot16(SB), NOSPLIT, $0-32
+	MOVQ   n+0(FP), AX
+	MOVQ   a+8(FP), CX
+	MOVQ   b+16(FP), DX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+
+loop:
+	TESTQ       AX, AX
+	JZ          done
+	VMOVUPS     (CX), Y2
+	VFMADD231PS (DX), Y2, Y0
+	ADDQ        $0x20, CX
+	ADDQ        $0x20, DX
+	SUBQ        $0x08, AX
+	TESTQ       AX, AX
+	JZ          done
+	VMOVUPS     (CX), Y2
+	VFMADD231PS (DX), Y2, Y1
+	ADDQ        $0x20, CX
+	ADDQ        $0x20, DX
+	SUBQ        $0x08, AX
+	JMP         loop
+
+done:
+	MOVQ    lanes+24(FP), AX
+	VADDPS  (AX), Y0, Y0
+	VMOVUPS Y0, (AX)
+	VADDPS  32(AX), Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	VZEROUPPER
+	RET
+
+// func largest8(n int, v *float32, most *float32)
+// Requires: AVX
+TEXT ·largest8(SB), NOSPLIT, $0-24
+	MOVQ    n+0(FP), AX
+	MOVQ    v+8(FP), CX
+	VMOVUPS (CX), Y0
+	VXORPS  Y1, Y1, Y1
+
+loop:
+	TESTQ   AX, AX
+	JZ      done
+	VMOVUPS (CX), Y2
+	VCMPPS  $0x03, Y2, Y2, Y3
+	VORPS   Y3, Y1, Y1
+	VMAXPS  Y2, Y0, Y0
+	ADDQ    $0x20, CX
+	SUBQ    $0x08, AX
+	JMP     loop
+
+done:
+	VORPS   Y1, Y0, Y0
+	MOVQ    most+16(FP), AX
+	VMOVUPS Y0, (AX)
+	VZEROUPPER
+	RET
+
+DATA log2<>+0(SB)/4, $0x3fb8aa3b
+DATA log2<>+4(SB)/4, $0x3fb8aa3b
+DATA log2<>+8(SB)/4, $0x3fb8aa3b
+DATA log2<>+12(SB)/4, $0x3fb8aa3b
+DATA log2<>+16(SB)/4, $0x3fb8aa3b
+DATA log2<>+20(SB)/4, $0x3fb8aa3b
+DATA log2<>+24(SB)/4, $0x3fb8aa3b
+DATA log2<>+28(SB)/4, $0x3fb8aa3b
+GLOBL log2<>(SB), RODATA|NOPTR, $32
+
+DATA high<>+0(SB)/4, $0xbf317200
+DATA high<>+4(SB)/4, $0xbf317200
+DATA high<>+8(SB)/4, $0xbf317200
+DATA high<>+12(SB)/4, $0xbf317200
+DATA high<>+16(SB)/4, $0xbf317200
+DATA high<>+20(SB)/4, $0xbf317200
+DATA high<>+24(SB)/4, $0xbf317200
+DATA high<>+28(SB)/4, $0xbf317200
+GLOBL high<>(SB), RODATA|NOPTR, $32
+
+DATA low<>+0(SB)/4, $0xb5bfbe8e
+DATA low<>+4(SB)/4, $0xb5bfbe8e
+DATA low<>+8(SB)/4, $0xb5bfbe8e
+DATA low<>+12(SB)/4, $0xb5bfbe8e
+DATA low<>+16(SB)/4, $0xb5bfbe8e
+DATA low<>+20(SB)/4, $0xb5bfbe8e
+DATA low<>+24(SB)/4, $0xb5bfbe8e
+DATA low<>+28(SB)/4, $0xb5bfbe8e
+GLOBL low<>(SB), RODATA|NOPTR, $32
+
+DATA one<>+0(SB)/4, $0x3f800000
+DATA one<>+4(SB)/4, $0x3f800000
+DATA one<>+8(SB)/4, $0x3f800000
+DATA one<>+12(SB)/4, $0x3f800000
+DATA one<>+16(SB)/4, $0x3f800000
+DATA one<>+20(SB)/4, $0x3f800000
+DATA one<>+24(SB)/4, $0x3f800000
+DATA one<>+28(SB)/4, $0x3f800000
+GLOBL one<>(SB), RODATA|NOPTR, $32
+
+DATA least<>+0(SB)/4, $0xc2d00000
+DATA least<>+4(SB)/4, $0xc2d00000
+DATA least<>+8(SB)/4, $0xc2d00000
+DATA least<>+12(SB)/4, $0xc2d00000
+DATA least<>+16(SB)/4, $0xc2d00000
+DATA least<>+20(SB)/4, $0xc2d00000
+DATA least<>+24(SB)/4, $0xc2d00000
+DATA least<>+28(SB)/4, $0xc2d00000
+GLOBL least<>(SB), RODATA|NOPTR, $32
+
+DATA most<>+0(SB)/4, $0x42b20000
+DATA most<>+4(SB)/4, $0x42b20000
+DATA most<>+8(SB)/4, $0x42b20000
+DATA most<>+12(SB)/4, $0x42b20000
+DATA most<>+16(SB)/4, $0x42b20000
+DATA most<>+20(SB)/4, $0x42b20000
+DATA most<>+24(SB)/4, $0x42b20000
+DATA most<>+28(SB)/4, $0x42b20000
+GLOBL most<>(SB), RODATA|NOPTR, $32
+
+DATA inf<>+0(SB)/4, $0x7f800000
+DATA inf<>+4(SB)/4, $0x7f800000
+DATA inf<>+8(SB)/4, $0x7f800000
+DATA inf<>+12(SB)/4, $0x7f800000
+DATA inf<>+16(SB)/4, $0x7f800000
+DATA inf<>+20(SB)/4, $0x7f800000
+DATA inf<>+24(SB)/4, $0x7f800000
+DATA inf<>+28(SB)/4, $0x7f800000
+GLOBL inf<>(SB), RODATA|NOPTR, $32
+
+DATA bias<>+0(SB)/4, $0x0000007f
+DATA bias<>+4(SB)/4, $0x0000007f
+DATA bias<>+8(SB)/4, $0x0000007f
+DATA bias<>+12(SB)/4, $0x0000007f
+DATA bias<>+16(SB)/4, $0x0000007f
+DATA bias<>+20(SB)/4, $0x0000007f
+DATA bias<>+24(SB)/4, $0x0000007f
+DATA bias<>+28(SB)/4, $0x0000007f
+GLOBL bias<>(SB), RODATA|NOPTR, $32
+
+DATA p0<>+0(SB)/4, $0x3ab4a000
+DATA p0<>+4(SB)/4, $0x3ab4a000
+DATA p0<>+8(SB)/4, $0x3ab4a000
+DATA p0<>+12(SB)/4, $0x3ab4a000
+DATA p0<>+16(SB)/4, $0x3ab4a000
+DATA p0<>+20(SB)/4, $0x3ab4a000
+DATA p0<>+24(SB)/4, $0x3ab4a000
+DATA p0<>+28(SB)/4, $0x3ab4a000
+GLOBL p0<>(SB), RODATA|NOPTR, $32
+
+DATA p1<>+0(SB)/4, $0x3c092f6e
+DATA p1<>+4(SB)/4, $0x3c092f6e
+DATA p1<>+8(SB)/4, $0x3c092f6e
+DATA p1<>+12(SB)/4, $0x3c092f6e
+DATA p1<>+16(SB)/4, $0x3c092f6e
+DATA p1<>+20(SB)/4, $0x3c092f6e
+DATA p1<>+24(SB)/4, $0x3c092f6e
+DATA p1<>+28(SB)/4, $0x3c092f6e
+GLOBL p1<>(SB), RODATA|NOPTR, $32
+
+DATA p2<>+0(SB)/4, $0x3d2aadad
+DATA p2<>+4(SB)/4, $0x3d2aadad
+DATA p2<>+8(SB)/4, $0x3d2aadad
+DATA p2<>+12(SB)/4, $0x3d2aadad
+DATA p2<>+16(SB)/4, $0x3d2aadad
+DATA p2<>+20(SB)/4, $0x3d2aadad
+DATA p2<>+24(SB)/4, $0x3d2aadad
+DATA p2<>+28(SB)/4, $0x3d2aadad
+GLOBL p2<>(SB), RODATA|NOPTR, $32
+
+DATA p3<>+0(SB)/4, $0x3e2aaa28
+DATA p3<>+4(SB)/4, $0x3e2aaa28
+DATA p3<>+8(SB)/4, $0x3e2aaa28
+DATA p3<>+12(SB)/4, $0x3e2aaa28
+DATA p3<>+16(SB)/4, $0x3e2aaa28
+DATA p3<>+20(SB)/4, $0x3e2aaa28
+DATA p3<>+24(SB)/4, $0x3e2aaa28
+DATA p3<>+28(SB)/4, $0x3e2aaa28
+GLOBL p3<>(SB), RODATA|NOPTR, $32
+
+DATA p4<>+0(SB)/4, $0x3efffffb
+DATA p4<>+4(SB)/4, $0x3efffffb
+DATA p4<>+8(SB)/4, $0x3efffffb
+DATA p4<>+12(SB)/4, $0x3efffffb
+DATA p4<>+16(SB)/4, $0x3efffffb
+DATA p4<>+20(SB)/4, $0x3efffffb
+DATA p4<>+24(SB)/4, $0x3efffffb
+DATA p4<>+28(SB)/4, $0x3efffffb
+GLOBL p4<>(SB), RODATA|NOPTR, $32
+
+// func exp8(n int, v *float32, most float32, lanes *float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·exp8(SB), NOSPLIT, $0-32
+	MOVQ         n+0(FP), AX
+	MOVQ         v+8(FP), CX
+	VBROADCASTSS most+16(FP), Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+
+loop:
+	TESTQ       AX, AX
+	JZ          done
+	VMOVUPS     (CX), Y3
+	VCMPPS      $0x00, Y0, Y3, Y4
+	VSUBPS      Y0, Y3, Y3
+	VCMPPS      $0x01, least<>+0(SB), Y3, Y7
+	VCMPPS      $0x0e, most<>+0(SB), Y3, Y8
+	VMULPS      log2<>+0(SB), Y3, Y5
+	VROUNDPS    $0x00, Y5, Y5
+	VFMADD231PS high<>+0(SB), Y5, Y3
+	VFMADD231PS low<>+0(SB), Y5, Y3
+	VMOVUPS     p0<>+0(SB), Y6
+	VFMADD213PS p1<>+0(SB), Y3, Y6
+	VFMADD213PS p2<>+0(SB), Y3, Y6
+	VFMADD213PS p3<>+0(SB), Y3, Y6
+	VFMADD213PS p4<>+0(SB), Y3, Y6
+	VFMADD213PS one<>+0(SB), Y3, Y6
+	VFMADD213PS one<>+0(SB), Y3, Y6
+	VCVTPS2DQ   Y5, Y3
+	VPSRAD      $0x01, Y3, Y5
+	VPSUBD      Y5, Y3, Y3
+	VPADDD      bias<>+0(SB), Y5, Y5
+	VPSLLD      $0x17, Y5, Y5
+	VMULPS      Y5, Y6, Y6
+	VPADDD      bias<>+0(SB), Y3, Y3
+	VPSLLD      $0x17, Y3, Y3
+	VMULPS      Y3, Y6, Y6
+	VANDNPS     Y6, Y7, Y6
+	VBLENDVPS   Y8, inf<>+0(SB), Y6, Y3
+	VBLENDVPS   Y4, one<>+0(SB), Y3, Y3
+	VADDPS      Y3, Y1, Y1
+	VMOVUPS     Y3, (CX)
+	ADDQ        $0x20, CX
+	SUBQ        $0x08, AX
+	TESTQ       AX, AX
+	JZ          done
+	VMOVUPS     (CX), Y3
+	VCMPPS      $0x00, Y0, Y3, Y4
+	VSUBPS      Y0, Y3, Y3
+	VCMPPS      $0x01, least<>+0(SB), Y3, Y7
+	VCMPPS      $0x0e, most<>+0(SB), Y3, Y8
+	VMULPS      log2<>+0(SB), Y3, Y5
+	VROUNDPS    $0x00, Y5, Y5
+	VFMADD231PS high<>+0(SB), Y5, Y3
+	VFMADD231PS low<>+0(SB), Y5, Y3
+	VMOVUPS     p0<>+0(SB), Y6
+	VFMADD213PS p1<>+0(SB), Y3, Y6
+	VFMADD213PS p2<>+0(SB), Y3, Y6
+	VFMADD213PS p3<>+0(SB), Y3, Y6
+	VFMADD213PS p4<>+0(SB), Y3, Y6
+	VFMADD213PS one<>+0(SB), Y3, Y6
+	VFMADD213PS one<>+0(SB), Y3, Y6
+	VCVTPS2DQ   Y5, Y3
+	VPSRAD      $0x01, Y3, Y5
+	VPSUBD      Y5, Y3, Y3
+	VPADDD      bias<>+0(SB), Y5, Y5
+	VPSLLD      $0x17, Y5, Y5
+	VMULPS      Y5, Y6, Y6
+	VPADDD      bias<>+0(SB), Y3, Y3
+	VPSLLD      $0x17, Y3, Y3
+	VMULPS      Y3, Y6, Y6
+	VANDNPS     Y6, Y7, Y6
+	VBLENDVPS   Y8, inf<>+0(SB), Y6, Y3
+	VBLENDVPS   Y4, one<>+0(SB), Y3, Y3
+	VADDPS      Y3, Y2, Y2
+	VMOVUPS     Y3, (CX)
+	ADDQ        $0x20, CX
+	SUBQ        $0x08, AX
+	JMP         loop
+
+done:
+	MOVQ    lanes+24(FP), AX
+	VADDPS  (AX), Y1, Y1
+	VMOVUPS Y1, (AX)
+	VADDPS  32(AX), Y2, Y2
+	VMOVUPS Y2, 32(AX)
+	VZEROUPPER
+	RET
+
+// func quotient8(n int, v *float32, by float32)
+// Requires: AVX
+TEXT ·quotient8(SB), NOSPLIT, $0-20
+	MOVQ         n+0(FP), AX
+	MOVQ         v+8(FP), CX
+	VBROADCASTSS by+16(FP), Y0
+	VBROADCASTSS nan1<>+0(SB), Y1
+
+loop:
+	TESTQ     AX, AX
+	JZ        done
+	VMOVUPS   (CX), Y2
+	VDIVPS    Y0, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y1, Y2, Y2
+	VMOVUPS   Y2, (CX)
+	ADDQ      $0x20, CX
+	SUBQ      $0x08, AX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+DATA nan1<>+0(SB)/4, $0x7fc00000
+GLOBL nan1<>(SB), RODATA|NOPTR, $4
+
+// func scaled8(n int, dst *float32, a *float32, b *float32, by float32)
+// Requires: AVX
+TEXT ·scaled8(SB), NOSPLIT, $0-36
+	MOVQ         n+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	VBROADCASTSS by+32(FP), Y0
+	VBROADCASTSS nan2<>+0(SB), Y1
+
+loop:
+	TESTQ     AX, AX
+	JZ        done
+	VMULPS    (DX), Y0, Y2
+	VMULPS    (BX), Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y1, Y2, Y2
+	VMOVUPS   Y2, (CX)
+	ADDQ      $0x20, CX
+	ADDQ      $0x20, DX
+	ADDQ      $0x20, BX
+	SUBQ      $0x08, AX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+DATA nan2<>+0(SB)/4, $0x7fc00000
+GLOBL nan2<>(SB), RODATA|NOPTR, $4
+
+DATA sign<>+0(SB)/4, $0x80000000
+DATA sign<>+4(SB)/4, $0x80000000
+DATA sign<>+8(SB)/4, $0x80000000
+DATA sign<>+12(SB)/4, $0x80000000
+DATA sign<>+16(SB)/4, $0x80000000
+DATA sign<>+20(SB)/4, $0x80000000
+DATA sign<>+24(SB)/4, $0x80000000
+DATA sign<>+28(SB)/4, $0x80000000
+GLOBL sign<>(SB), RODATA|NOPTR, $32
+
+// func swiglu8(n int, dst *float32, a *float32, b *float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·swiglu8(SB), NOSPLIT, $0-32
+	MOVQ         n+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	VBROADCASTSS nan3<>+0(SB), Y0
+
+loop:
+	TESTQ       AX, AX
+	JZ          done
+	VMOVUPS     (DX), Y1
+	VXORPS      sign<>+0(SB), Y1, Y1
+	VCMPPS      $0x01, least<>+0(SB), Y1, Y4
+	VCMPPS      $0x0e, most<>+0(SB), Y1, Y5
+	VMULPS      log2<>+0(SB), Y1, Y2
+	VROUNDPS    $0x00, Y2, Y2
+	VFMADD231PS high<>+0(SB), Y2, Y1
+	VFMADD231PS low<>+0(SB), Y2, Y1
+	VMOVUPS     p0<>+0(SB), Y3
+	VFMADD213PS p1<>+0(SB), Y1, Y3
+	VFMADD213PS p2<>+0(SB), Y1, Y3
+	VFMADD213PS p3<>+0(SB), Y1, Y3
+	VFMADD213PS p4<>+0(SB), Y1, Y3
+	VFMADD213PS one<>+0(SB), Y1, Y3
+	VFMADD213PS one<>+0(SB), Y1, Y3
+	VCVTPS2DQ   Y2, Y1
+	VPSRAD      $0x01, Y1, Y2
+	VPSUBD      Y2, Y1, Y1
+	VPADDD      bias<>+0(SB), Y2, Y2
+	VPSLLD      $0x17, Y2, Y2
+	VMULPS      Y2, Y3, Y3
+	VPADDD      bias<>+0(SB), Y1, Y1
+	VPSLLD      $0x17, Y1, Y1
+	VMULPS      Y1, Y3, Y3
+	VANDNPS     Y3, Y4, Y3
+	VBLENDVPS   Y5, inf<>+0(SB), Y3, Y1
+	VMOVUPS     one<>+0(SB), Y2
+	VADDPS      Y2, Y1, Y1
+	VDIVPS      Y1, Y2, Y1
+	VMULPS      (DX), Y1, Y1
+	VMULPS      (BX), Y1, Y1
+	VCMPPS      $0x03, Y1, Y1, Y2
+	VBLENDVPS   Y2, Y0, Y1, Y1
+	VMOVUPS     Y1, (CX)
+	ADDQ        $0x20, CX
+	ADDQ        $0x20, DX
+	ADDQ        $0x20, BX
+	SUBQ        $0x08, AX
+	JMP         loop
+
+done:
+	VZEROUPPER
+	RET
+
+DATA nan3<>+0(SB)/4, $0x7fc00000
+GLOBL nan3<>(SB), RODATA|NOPTR, $4

@@ -8,3 +8,15 @@ func hasVectors() bool { return false }
 func (o *call) vectorGemm(product, int) bool { return false }
 
 func (p *product) vectorRow(<-chan struct{}, int, int) bool { return false }
+
+func (o *call) dot(a, b []float32) float32 { return dot(a, b) }
+
+func (o *call) exponentials(v []float32) float32 { return exponentials(v) }
+
+func (o *call) divide(v []float32, by float32) { divide(v, by) }
+
+func (o *call) scale(dst, a, b []float32, by float32) { scale(dst, a, b, by) }
+
+func (o *call) swish(dst, a, b []float32) { swish(dst, a, b) }
+
+func (o *call) weigh(dst, weight, values []float32, width int) { weigh(dst, weight, values, width) }

@@ -21,6 +21,15 @@ func TestVectorsMakeTheSameBits(t *testing.T) {
 	for name, draw := range map[string]func(r *rand.Rand) kernel.Command{
 		"gemm": func(r *rand.Rand) kernel.Command { return randomGemm(r, 70) },
 		"gemv": func(r *rand.Rand) kernel.Command { return randomGemm(r, 1) },
+		"rows": randomRows,
+		"attention": func(r *rand.Rand) kernel.Command {
+			c := kernel.Command{Op: kernel.Attention, M: 1 + r.Uint32N(3), N: 4, K: 1 + r.Uint32N(80), L: 2}
+			c.Flags = kernel.Causal * uint16(r.IntN(2))
+			c.Params[0] = r.Uint32N(r.Uint32N(500) + 1)
+			c.Params[1] = c.Params[0] + c.M
+			c.C.Buffer = 4
+			return c
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(7, uint64(len(name))))
@@ -72,21 +81,36 @@ func randomGemm(r *rand.Rand, rows int) kernel.Command {
 	return c
 }
 
+func randomRows(r *rand.Rand) kernel.Command {
+	c := kernel.Command{Op: []kernel.Op{kernel.RMSNorm, kernel.Softmax, kernel.SwiGLU}[r.IntN(3)], M: 1 + r.Uint32N(3), N: 1 + r.Uint32N(600)}
+	if r.IntN(4) == 0 {
+		c.N = 1 + r.Uint32N(70)
+	}
+	return c
+}
+
 // words returns how many words Dst, A, B and C of a random command have.
 func words(c *kernel.Command) [4]int {
 	m, n, k, l := int(c.M), int(c.N), int(c.K), int(max(c.L, 1))
+	if c.Op == kernel.Attention {
+		rows := int(c.Params[1])
+		return [4]int{m * n * k, m * n * k, rows * l * k, rows * l * k}
+	}
+	if c.Op != kernel.Gemm {
+		return [4]int{m * n, m * n, m * n, 0}
+	}
 	most := max(m, n, k) + 9
 	c.Params[3], c.Params[4] = uint32(most*max(m, k)), uint32(most*max(n, k))
 	c.Params[5] = uint32(most * m)
 	return [4]int{most * m * l, most * max(m, k) * l, most * max(n, k) * l, n}
 }
 
-// numbers returns numbers that round at every step, with some that are none, infinite
+// numbers returns numbers that round at every step, small and large or around one, with some that are none, infinite
 // or very small.
 func numbers(r *rand.Rand, n int, special bool) []float32 {
-	v := make([]float32, n)
+	v, wide := make([]float32, n), 1+r.IntN(12)
 	for i := range v {
-		v[i] = float32(math.Ldexp(r.NormFloat64(), r.IntN(12)))
+		v[i] = float32(math.Ldexp(r.NormFloat64(), r.IntN(wide)))
 		if special && r.IntN(200) == 0 {
 			v[i] = []float32{float32(math.NaN()), float32(math.Inf(1)), -math.MaxFloat32, 0x1p-140, -0x1p-75, 0, float32(math.Copysign(0, -1))}[r.IntN(7)]
 		}
@@ -131,6 +155,13 @@ func BenchmarkGemv(b *testing.B) {
 	}
 }
 
+func BenchmarkRows(b *testing.B) {
+	const n = 4096
+	for name, op := range map[string]kernel.Op{"softmax": kernel.Softmax, "rmsnorm": kernel.RMSNorm, "swiglu": kernel.SwiGLU} {
+		beside(b, name, 1, kernel.Command{Op: op, M: 1, N: n, K: 1}, 1e-6*n, "Mwords/s")
+	}
+}
+
 // beside measures a command with and without vector kernels: work done a second.
 func beside(b *testing.B, name string, threads int, c kernel.Command, work float64, unit string) {
 	for _, vectors := range []bool{true, false} {
@@ -143,7 +174,7 @@ func beside(b *testing.B, name string, threads int, c kernel.Command, work float
 			d.vectors = vectors
 			r := rand.New(rand.NewPCG(1, 1))
 			for i, o := range []*kernel.Operand{&c.Dst, &c.A, &c.B} {
-				o.Buffer, _ = d.Alloc(uint64(4 * []uint32{c.M * c.N, c.M * c.K, c.K * c.N}[i]))
+				o.Buffer, _ = d.Alloc(uint64(4 * []uint32{c.M * c.N, c.M * max(c.K, c.N), c.K * c.N}[i]))
 				for j := range d.bufs[o.Buffer] {
 					floats(d.bufs[o.Buffer])[j] = r.Float32()
 				}
