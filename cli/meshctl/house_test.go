@@ -53,6 +53,7 @@ const house = `
 5 mesh/node         | ledger/record ledger sandbox mesh mesh/identity mesh/wire mesh/author mesh/blob mesh/policy mesh/gateway mesh/provider mesh/keeper
 
 6 cli               | ledger/record ledger/tree ledger sandbox sandbox/worker mesh/identity mesh/policy mesh/wire mesh/client mesh/node
+6 mesh/meshtest     | ledger/record ledger sandbox/worker mesh/identity mesh/client mesh/node
 6 wasm-examples/generate/llama   | gpu/kernel
 6 wasm-examples/search/passage   | gpu/kernel
 6 wasm-examples/sweep/classifier | gpu/kernel
@@ -75,7 +76,7 @@ var never = map[string][]string{
 var owners = map[string]string{
 	"github.com/tetratelabs/wazero":    "sandbox/engine",
 	"github.com/quic-go/quic-go":       "mesh mesh/meshtest",
-	"github.com/cockroachdb/pebble/v2": "ledger",
+	"github.com/cockroachdb/pebble/v2": "ledger mesh/meshtest",
 	"github.com/urfave/cli/v2":         "cli",
 	"github.com/mmcloughlin/avo":       "", // only gpu/cpu/asm, a module of its own, writes kernels with it
 	"C":                                "",
