@@ -12,6 +12,7 @@ import (
 
 	"idlemesh/ledger/record"
 	"idlemesh/mesh/blob"
+	"idlemesh/mesh/wire"
 )
 
 const (
@@ -72,12 +73,15 @@ func (u *uploader) file(open func() (io.ReadCloser, error)) (record.Blob, error)
 	}
 	defer r.Close()
 	in, out := io.Pipe()
+	read := make(chan struct{})
 	go func() {
+		defer close(read)
 		_, err := io.Copy(blob.Encrypt(key, out), r)
 		out.CloseWithError(err)
 	}()
 	ref, n, err := u.c.blobs.Put(u.ctx, in)
 	in.Close()
+	<-read
 	if err != nil {
 		return record.Blob{}, err
 	}
@@ -189,6 +193,9 @@ func (u *uploader) finish() error {
 		return nil
 	}
 	err := u.c.blobs.PushAll(u.ctx, refs, u.c.Gateway(), func(n int64) { u.progress("upload", n, total) })
+	if errors.Is(err, blob.ErrDenied) {
+		return &wire.Error{Code: wire.Funds, Text: "upload: the gateway takes blobs only from accounts that hold credits", Next: "meshctl account show"}
+	}
 	if err != nil {
 		return lost("upload", err)
 	}

@@ -75,6 +75,7 @@ type Gateway struct {
 	loads  map[record.NodeID]load
 	offers map[record.NodeID]record.Advert
 	grants map[record.Ref]grant // by blob
+	takes  grant                // from whom uploads are taken
 	life   context.Context      // Run's; nil before it
 	closed bool                 // nothing begins any more
 }
@@ -97,7 +98,7 @@ func New(c Config) (*Gateway, error) {
 	return &Gateway{cfg: c, sealer: identity.NewSealer(), opener: opener, kick: make(chan struct{}, 1), ready: make(chan struct{}),
 		offered: offered, met: sync.OnceFunc(func() { close(offered) }), patient: record.At(c.Now().Add(c.Patience)),
 		book: market.NewBook(c.Mesh.Params, record.Span(c.Patience)), jobs: map[record.Ref]*job{}, live: map[record.Ref]bool{},
-		leases: map[record.Ref]*job{}, loads: map[record.NodeID]load{}, offers: map[record.NodeID]record.Advert{}, grants: map[record.Ref]grant{}}, nil
+		leases: map[record.Ref]*job{}, loads: map[record.NodeID]load{}, offers: map[record.NodeID]record.Advert{}, grants: map[record.Ref]grant{}, takes: grant{}}, nil
 }
 
 // Register answers a gateway's verbs.
@@ -190,6 +191,11 @@ func (g *Gateway) sweep(now record.Millis) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.expireLocked(now)
+	for id, until := range g.takes {
+		if until < now {
+			delete(g.takes, id)
+		}
+	}
 	for id, a := range g.offers {
 		if a.Expires < now {
 			delete(g.offers, id)

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"idlemesh/ledger/record"
 	"idlemesh/mesh/wire"
@@ -140,6 +142,48 @@ func outputs(m record.Manifest) []record.Blob {
 		}
 	}
 	return list
+}
+
+const (
+	solvent  = 60_000           // ms for which a tenant's balance is believed
+	asking   = time.Second      // for it
+	learning = 20 * time.Second // that an upload waits for a gateway that reads its log
+)
+
+// takeFromLocked lets a provider hand over what a lease of such a job leaves.
+func (g *Gateway) takeFromLocked(provider record.NodeID, t record.Job) {
+	g.takes[provider] = max(g.takes[provider], g.now()+record.Millis(t.Limits.Wall)+record.Span(staging))
+}
+
+// MayWrite reports whether a peer may upload: providers that have a lease of this
+// gateway's, and tenants with credits. Else anybody could fill the disk.
+func (g *Gateway) MayWrite(peer record.NodeID) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), learning)
+	defer cancel()
+	if g.await(ctx) != nil {
+		return false
+	}
+	g.mu.Lock()
+	may := g.takes[peer] >= g.now() || g.loads[peer].jobs > 0
+	g.mu.Unlock()
+	if may {
+		return true
+	}
+	ctx, cancel = context.WithTimeout(ctx, asking)
+	defer cancel()
+	for _, k := range g.cfg.Mesh.Keepers {
+		b, err := wire.Call(ctx, g.cfg.Open, k.Key.ID(), wire.Balance, wire.BalanceRequest{Of: peer})
+		if err == nil && b.Free == 0 {
+			return false
+		}
+		if err == nil {
+			g.mu.Lock()
+			g.takes[peer] = max(g.takes[peer], g.now()+solvent)
+			g.mu.Unlock()
+			return true
+		}
+	}
+	return false
 }
 
 // MayRead reports whether a peer may fetch a blob from this gateway.

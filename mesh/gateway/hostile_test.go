@@ -440,6 +440,30 @@ func TestStrangerKeepsNothing(t *testing.T) {
 	}
 }
 
+// TestWhoUploads: tenants with credits and providers with a lease, nobody else.
+func TestWhoUploads(t *testing.T) {
+	c := newTown(t)
+	v := &villain{ask: 1000}
+	v.open(c)
+	if !c.gate.MayWrite(c.tenant.ID()) {
+		t.Error("a tenant with credits may not")
+	}
+	if c.gate.MayWrite(record.NodeID{9}) || c.gate.MayWrite(v.key.ID()) {
+		t.Error("a stranger, or a provider without a lease, may")
+	}
+	q := c.request(0)
+	if _, err := c.submit(q); err != nil {
+		t.Fatal(err)
+	}
+	c.end(q)
+	if !c.gate.MayWrite(v.key.ID()) {
+		t.Error("a provider with a lease may not")
+	}
+	if c.gate.sweep(c.gate.now() + 2*day); len(c.gate.takes) != 0 {
+		t.Errorf("%d remembered for ever", len(c.gate.takes))
+	}
+}
+
 // TestGrantsEnd: who may fetch a blob may not for ever.
 func TestGrantsEnd(t *testing.T) {
 	c := newTown(t)

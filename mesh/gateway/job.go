@@ -76,6 +76,7 @@ func (g *Gateway) learn(j *job, e record.Entry, at author.Place) bool {
 func (g *Gateway) leasedLocked(j *job, l record.Signed[record.Lease], now record.Millis) {
 	v, device := l.Value, l.Value.Bid.Value.Device
 	g.leases[l.Ref()] = j
+	g.takeFromLocked(v.Bid.By(), j.signed.Value)
 	j.refused = 0
 	j.tasks[v.Shard] = task{lease: &l, info: wire.TaskInfo{Shard: v.Shard, Attempt: v.Attempt, State: "running", Node: v.Bid.By(),
 		Device: &device, Rate: v.Rate, Lease: l.Ref()}}

@@ -215,6 +215,7 @@ func (g *Gateway) startRequest(j *job, c carried) (wire.StartRequest, error) {
 	g.mu.Lock()
 	created := j.created
 	g.permitLocked(bid.By(), kept(c.terms), c.body.Blobs()...)
+	g.takeFromLocked(bid.By(), c.terms)
 	g.mu.Unlock()
 	plain, err := record.Encode(c.body)
 	if err != nil {

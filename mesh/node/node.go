@@ -207,11 +207,11 @@ func (n *Node) sweep(ctx context.Context) error {
 	}
 }
 
-// may is the blobs' part of the authorisation table: gateways take uploads, each role
+// may is the blobs' part of the authorisation table: a gateway says who may upload, each role
 // says who may fetch what.
 func (n *Node) may(peer record.NodeID, ref record.Ref, write bool) bool {
 	if write {
-		return n.gate != nil
+		return n.gate != nil && n.gate.MayWrite(peer)
 	}
 	return n.gate != nil && n.gate.MayRead(peer, ref) || n.seller != nil && n.seller.MayRead(peer, ref)
 }
