@@ -175,6 +175,9 @@ func (g *Gateway) hear(ctx context.Context, j *job, l record.Lease, req wire.Sta
 		}
 		*heard = time.Now()
 		watch.Reset(silence)
+		if e.Lost != "" {
+			return e, wire.Refuse(wire.Internal, "the provider: "+e.Lost)
+		}
 		if e.Receipt != nil {
 			return e, nil
 		}

@@ -120,7 +120,7 @@ const (
 // checkEvent refuses what no honest provider sends. Each event waits in memory for
 // every watcher.
 func checkEvent(e wire.LeaseEvent) error {
-	if e.Channel > wire.Log || len(e.Data) > maxSaid || len(e.Text) > maxText {
+	if e.Channel > wire.Log || len(e.Data) > maxSaid || len(e.Text) > maxText || len(e.Lost) > maxText {
 		return wire.Refuse(wire.Invalid, fmt.Sprintf("the provider sent %d bytes of output on channel %d and %d of text at once", len(e.Data), e.Channel, len(e.Text)))
 	}
 	return nil

@@ -117,14 +117,25 @@ func (n *Node) Ready() <-chan struct{} { return n.ready }
 // Run serves until ctx ends, then waits for every role and worker and closes what Open
 // opened.
 func (n *Node) Run(ctx context.Context) error {
+	// Roles say goodbye to their peers, so the socket goes last.
+	serving, shut := context.WithCancel(context.WithoutCancel(ctx))
+	defer shut()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return n.end.Serve(ctx, map[string]mesh.Handler{mesh.Control: n.serve, mesh.Blob: n.blobs.Serve})
+		return n.end.Serve(serving, map[string]mesh.Handler{mesh.Control: n.serve, mesh.Blob: n.blobs.Serve})
 	})
+	var roles sync.WaitGroup
 	for _, run := range n.runs {
-		g.Go(func() error { return run(ctx) })
+		roles.Add(1)
+		g.Go(func() error {
+			defer roles.Done()
+			return run(ctx)
+		})
 	}
 	close(n.ready)
+	<-ctx.Done()
+	roles.Wait()
+	shut()
 	err := g.Wait()
 	n.close()
 	return err

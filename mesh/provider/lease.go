@@ -25,6 +25,7 @@ type lease struct {
 	last    *wire.LeaseEvent // newest progress
 	end     *wire.LeaseEvent
 	err     error
+	left    bool // the node closed before the end
 	endedAt record.Millis
 	told    bool         // somebody has heard the end
 	outputs []record.Ref // that tenant and gateway may fetch
@@ -93,6 +94,9 @@ func (l *lease) relay(ctx context.Context, events chan *wire.LeaseEvent, send fu
 			for len(events) > 0 && err == nil {
 				err = send(*<-events)
 			}
+			if err == nil && l.left {
+				return l.leave(ctx, send)
+			}
 			if err == nil && l.err == nil {
 				err = send(*l.end)
 			}
@@ -105,6 +109,41 @@ func (l *lease) relay(ctx context.Context, events chan *wire.LeaseEvent, send fu
 			return err
 		}
 	}
+}
+
+// leave tells a listener that the node closes, and waits for him to hang up: what is on
+// its way when the socket closes is lost.
+func (l *lease) leave(ctx context.Context, send func(wire.LeaseEvent) error) error {
+	err := send(wire.LeaseEvent{Lost: errClosing.Error()})
+	if err == nil {
+		<-ctx.Done()
+	}
+	return err
+}
+
+// farewell returns once nobody listens any more, or after a second.
+func (p *Provider) farewell() {
+	for range 50 {
+		if !p.heard() {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// heard reports whether anybody listens to a lease.
+func (p *Provider) heard() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.leases {
+		l.mu.Lock()
+		n := len(l.ears)
+		l.mu.Unlock()
+		if n > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // lease finds the run of a lease, or begins it after the checks that a stranger's
@@ -167,6 +206,7 @@ func (p *Provider) carryOut(ctx context.Context, l *lease, q wire.StartRequest, 
 	end, err := p.work(ctx, l, q, gateway)
 	l.mu.Lock()
 	l.err, l.endedAt = err, p.now()
+	l.left = err != nil && ctx.Err() != nil && context.Cause(ctx) != errStopped
 	if err == nil {
 		l.end = &end
 	}

@@ -140,12 +140,13 @@ func (p *Provider) Run(ctx context.Context) error {
 	}
 }
 
-// wait returns once no lease runs, and lets none begin.
+// wait returns once no lease runs and those who listened know, and lets none begin.
 func (p *Provider) wait() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
 	p.runs.Wait()
+	p.farewell()
 }
 
 func (p *Provider) now() record.Millis { return record.At(p.cfg.Now()) }

@@ -39,6 +39,8 @@ type LeaseEvent struct {
 	Manifest []byte `cbor:"8,keyasint,omitempty"`
 	// Beat says only that the node is alive.
 	Beat bool `cbor:"9,keyasint,omitempty"`
+	// Lost says why the node has given the run up; nothing follows.
+	Lost string `cbor:"10,keyasint,omitempty"`
 }
 
 // A StopRequest ends a lease's task, as the tenant wishes. Its receipt follows on the
