@@ -55,23 +55,19 @@ func (o *call) gemm() {
 	if c.Params[6] == 0 {
 		p.alpha = 1
 	}
-	switch l := int(max(c.L, 1)); {
-	case m == 1:
-		o.columns(p, l)
-	case o.vectors:
-		o.vectorGemm(p, l)
-	default:
-		o.bands(p, l)
+	if m == 1 {
+		o.columns(p, int(max(c.L, 1)))
+		return
 	}
-}
-
-func (o *call) bands(p product, l int) {
+	if o.vectorGemm(p, int(max(c.L, 1))) {
+		return
+	}
 	high := rowsAtOnce(p)
-	perMatrix := (p.m + high - 1) / high
-	o.blocks(perMatrix*l, func(i int) {
-		q := p.batch(o.c, i/perMatrix)
+	perMatrix := (m + high - 1) / high
+	o.blocks(perMatrix*int(max(c.L, 1)), func(i int) {
+		q := p.batch(c, i/perMatrix)
 		lo := i % perMatrix * high
-		q.band(o.stop, lo, min(p.m, lo+high), 0, p.n)
+		q.band(o.stop, lo, min(m, lo+high), 0, n)
 	})
 }
 
@@ -79,28 +75,15 @@ func (o *call) bands(p product, l int) {
 // writes one token after another asks for.
 func (o *call) columns(p product, l int) {
 	wide := max(64, grain/p.k/64*64)
-	if l == 1 && p.n <= wide {
-		o.row(&p, 0, p.n)
-		return
-	}
-	o.share(p, l, wide)
-}
-
-// share is apart from columns because its closure puts p on the heap, which costs more
-// than a small product.
-func (o *call) share(p product, l, wide int) {
 	perMatrix := (p.n + wide - 1) / wide
 	o.blocks(perMatrix*l, func(i int) {
 		q := p.batch(o.c, i/perMatrix)
 		lo := i % perMatrix * wide
-		o.row(&q, lo, min(p.n, lo+wide))
+		hi := min(p.n, lo+wide)
+		if !o.vectors || !q.vectorRow(o.stop, lo, hi) {
+			q.band(o.stop, 0, 1, lo, hi)
+		}
 	})
-}
-
-func (o *call) row(p *product, lo, hi int) {
-	if !o.vectors || !p.vectorRow(o.stop, lo, hi) {
-		p.band(o.stop, 0, 1, lo, hi)
-	}
 }
 
 // rowsAtOnce returns how many rows one thread takes: as many as share a panel well,

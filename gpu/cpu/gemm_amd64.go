@@ -27,8 +27,11 @@ type scratch struct {
 	edge [low * wide]float32
 }
 
-// vectorGemm computes l products of several rows.
-func (o *call) vectorGemm(p product, l int) {
+// vectorGemm computes l products of several rows, false if it cannot.
+func (o *call) vectorGemm(p product, l int) bool {
+	if !o.vectors {
+		return false
+	}
 	down, across := pieces(p.m, taskRows), pieces(p.n, taskColumns)
 	threads := runtime.GOMAXPROCS(0)
 	if float64(p.m)*float64(p.n)*float64(p.k) > 4*grain && down*across*l%threads != 0 {
@@ -46,6 +49,7 @@ func (o *call) vectorGemm(p product, l int) {
 		q.task(o.stop, s, r0, min(p.m, r0+high), c0, min(p.n, c0+broad))
 		o.scratch.Put(s)
 	})
+	return true
 }
 
 // pieces returns how many of the given size make up n.
@@ -184,7 +188,6 @@ func (p *product) vectorRow(stop <-chan struct{}, c0, c1 int) bool {
 	default:
 		return false
 	}
-	var x [depth]float32
 	for j := c0; j < c1; j += size {
 		if stopped(stop) {
 			break
@@ -192,14 +195,15 @@ func (p *product) vectorRow(stop <-chan struct{}, c0, c1 int) bool {
 		// The last columns share their registers with some that are done.
 		var sums [64]float32
 		from := min(j, c1-size)
-		p.row(&sums, &x, from, size)
+		p.row(&sums, from, size)
 		p.keep(0, j, sums[j-from:size])
 	}
 	return true
 }
 
-// row sums size columns from j on. In x it lays out what of A is not in one piece.
-func (p *product) row(sums *[64]float32, x *[depth]float32, j, size int) {
+// row sums size columns from j on.
+func (p *product) row(sums *[64]float32, j, size int) {
+	var x [depth]float32
 	for k0 := 0; k0 < p.k; k0 += depth {
 		steps := min(depth, p.k-k0)
 		from := p.a.v[k0*p.a.right:]
@@ -224,14 +228,10 @@ func (p *product) row(sums *[64]float32, x *[depth]float32, j, size int) {
 
 // keep is store, quickly where sums are all there is.
 func (p *product) keep(i, j int, sums []float32) {
-	n := len(sums) &^ 7
-	switch dst := p.dst.v[i*p.dst.down+j:]; {
-	case n == 0 || len(p.bias) != 0 || p.act != 0 || p.alpha != 1 && p.beta == 0:
-		n = 0
-	case p.beta == 0:
-		canon8(n, &dst[0], &sums[0])
-	default:
-		blend8(n, &dst[0], &sums[0], p.alpha, p.beta)
+	n := 0
+	if p.alpha == 1 && p.beta == 0 && len(p.bias) == 0 && p.act == 0 && len(sums) >= 8 {
+		n = len(sums) &^ 7
+		canon8(n, &p.dst.v[i*p.dst.down+j], &sums[0])
 	}
 	if n < len(sums) {
 		p.store(i, j+n, sums[n:])

@@ -1,9 +1,6 @@
 package cpu
 
-import (
-	"math"
-	"slices"
-)
+import "slices"
 
 // Each of these does what the function of the same name does in plain Go, and leaves
 // the elements after the last eighth to it.
@@ -21,38 +18,26 @@ func (o *call) dot(a, b []float32) float32 {
 	return fold(&s)
 }
 
-func (o *call) score(dst, q, keys []float32, width int, scale float32) {
-	if !o.vectors || len(q)%8 != 0 {
-		score(dst, q, keys, width, scale)
-		return
-	}
-	scores8(len(dst), &q[0], &keys[0], len(q), width, scale, &dst[0])
-}
-
 func (o *call) exponentials(v []float32) float32 {
-	if !o.vectors {
+	n := len(v) &^ 7
+	if !o.vectors || n == 0 {
 		return exponentials(v)
 	}
-	none := float32(math.Inf(-1))
-	n, rest := len(v)&^7, [8]float32{none, none, none, none, none, none, none, none}
-	copy(rest[:], v[n:])
-	most := rest
-	if n > 0 {
-		largest8(n, &v[0], &most[0])
-	}
-	m := max(slices.Max(most[:]), slices.Max(rest[:]))
-	if m != m || m == none {
+	var most [8]float32
+	largest8(n, &v[0], &most[0])
+	m := max(slices.Max(most[:]), slices.Max(v[len(v)-8:]))
+	if m != m {
 		return exponentials(v)
 	}
-	var s, last [lanes]float32
-	if n > 0 {
-		exp8(n, &v[0], m, &s[0])
-	}
-	if n < len(v) {
-		exp8(8, &rest[0], m, &last[0])
-		for j := range copy(v[n:], rest[:]) {
-			s[(n+j)%lanes] += last[j]
+	var s [lanes]float32
+	exp8(n, &v[0], m, &s[0])
+	for j := n; j < len(v); j++ {
+		if v[j] == m {
+			v[j] = 1
+		} else {
+			v[j] = exp(v[j] - m)
 		}
+		s[j%lanes] += v[j]
 	}
 	return fold(&s)
 }

@@ -67,19 +67,14 @@ func (o *call) attention() {
 		}
 		q, at := frow(o.a, i, dim), i%heads/group*dim
 		e := make([]float32, seen)
-		o.score(e, q, keys[at:], width, scale)
+		for t := range e {
+			e[t] = float32(scale * o.dot(q, keys[t*width+at:][:dim]))
+		}
 		sum := o.exponentials(e)
 		dst := frow(o.dst, i, dim)
 		o.weigh(dst, e, values[at:], width)
 		o.divide(dst, sum)
 	})
-}
-
-// score sets dst to scale times the lane sums of q and the keys, width apart.
-func score(dst, q, keys []float32, width int, scale float32) {
-	for t := range dst {
-		dst[t] = float32(scale * dot(q, keys[t*width:][:len(q)]))
-	}
 }
 
 // weigh sets dst to the sum over rows of weight times value, in chains of depth.

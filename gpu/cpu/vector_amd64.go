@@ -39,21 +39,10 @@ func down8(k int, x *float32, b *float32, stride int, sums *float32)
 //go:noescape
 func canon8(n int, dst *float32, src *float32)
 
-// blend8 sets n elements, a multiple of 8, to alpha·src + beta·dst.
-//
-//go:noescape
-func blend8(n int, dst *float32, src *float32, alpha float32, beta float32)
-
 // dot16 adds to 16 lanes the products of n elements, a multiple of 8.
 //
 //go:noescape
 func dot16(n int, a *float32, b *float32, lanes *float32)
-
-// scores8 sets n elements to scale times the lane sums of q and n rows of dim elements,
-// a multiple of 8, stride apart.
-//
-//go:noescape
-func scores8(n int, q *float32, keys *float32, dim int, stride int, scale float32, dst *float32)
 
 // largest8 sets most to the 8 largest of every eighth of n elements, a multiple of 8,
 // or to NaN if one is none.

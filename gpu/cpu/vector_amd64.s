@@ -574,36 +574,6 @@ done:
 DATA nan<>+0(SB)/4, $0x7fc00000
 GLOBL nan<>(SB), RODATA|NOPTR, $4
 
-// func blend8(n int, dst *float32, src *float32, alpha float32, beta float32)
-// Requires: AVX, FMA3
-TEXT ·blend8(SB), NOSPLIT, $0-32
-	MOVQ         n+0(FP), AX
-	MOVQ         dst+8(FP), CX
-	MOVQ         src+16(FP), DX
-	VBROADCASTSS alpha+24(FP), Y0
-	VBROADCASTSS beta+28(FP), Y1
-	VBROADCASTSS nan4<>+0(SB), Y2
-
-loop:
-	TESTQ       AX, AX
-	JZ          done
-	VMULPS      (DX), Y0, Y3
-	VFMADD231PS (CX), Y1, Y3
-	VCMPPS      $0x03, Y3, Y3, Y4
-	VBLENDVPS   Y4, Y2, Y3, Y3
-	VMOVUPS     Y3, (CX)
-	ADDQ        $0x20, CX
-	ADDQ        $0x20, DX
-	SUBQ        $0x08, AX
-	JMP         loop
-
-done:
-	VZEROUPPER
-	RET
-
-DATA nan4<>+0(SB)/4, $0x7fc00000
-GLOBL nan4<>(SB), RODATA|NOPTR, $4
-
 // func dot16(n int, a *float32, b *float32, lanes *float32)
 // Requires: AVX, FMA3
 TEXT ·dot16(SB), NOSPLIT, $0-32
@@ -636,57 +606,6 @@ done:
 	VMOVUPS Y0, (AX)
 	VADDPS  32(AX), Y1, Y1
 	VMOVUPS Y1, 32(AX)
-	VZEROUPPER
-	RET
-
-// func scores8(n int, q *float32, keys *float32, dim int, stride int, scale float32, dst *float32)
-// Requires: AVX, FMA3
-TEXT ·scores8(SB), NOSPLIT, $0-56
-	MOVQ         n+0(FP), AX
-	MOVQ         q+8(FP), CX
-	MOVQ         keys+16(FP), DX
-	MOVQ         dim+24(FP), BX
-	MOVQ         stride+32(FP), SI
-	VBROADCASTSS scale+40(FP), Y0
-	MOVQ         dst+48(FP), DI
-	SHLQ         $0x02, BX
-	SHLQ         $0x02, SI
-
-row:
-	TESTQ  AX, AX
-	JZ     end
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	XORQ   R8, R8
-
-more:
-	VMOVUPS     (CX)(R8*1), Y3
-	VFMADD231PS (DX)(R8*1), Y3, Y1
-	ADDQ        $0x20, R8
-	CMPQ        R8, BX
-	JGE         fold
-	VMOVUPS     (CX)(R8*1), Y3
-	VFMADD231PS (DX)(R8*1), Y3, Y2
-	ADDQ        $0x20, R8
-	CMPQ        R8, BX
-	JL          more
-
-fold:
-	VADDPS       Y2, Y1, Y3
-	VEXTRACTF128 $0x01, Y3, X1
-	VADDPS       X1, X3, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMULSS       X0, X1, X1
-	VMOVSS       X1, (DI)
-	ADDQ         $0x04, DI
-	ADDQ         SI, DX
-	DECQ         AX
-	JMP          row
-
-end:
 	VZEROUPPER
 	RET
 

@@ -5,15 +5,11 @@ package cpu
 // hasVectors says that plain Go is all there is.
 func hasVectors() bool { return false }
 
-func (o *call) vectorGemm(p product, l int) { o.bands(p, l) }
+func (o *call) vectorGemm(product, int) bool { return false }
 
 func (p *product) vectorRow(<-chan struct{}, int, int) bool { return false }
 
 func (o *call) dot(a, b []float32) float32 { return dot(a, b) }
-
-func (o *call) score(dst, q, keys []float32, width int, scale float32) {
-	score(dst, q, keys, width, scale)
-}
 
 func (o *call) exponentials(v []float32) float32 { return exponentials(v) }
 

@@ -85,6 +85,18 @@ func (m *Mesh) found() {
 // costs up to 277 µcredits.
 const Price = 1000 * record.Credit
 
+// Seller returns the provider of that name.
+func (m *Mesh) Seller(id record.NodeID) *Node {
+	m.t.Helper()
+	for _, s := range m.Sellers {
+		if s.Key.ID() == id {
+			return s
+		}
+	}
+	m.t.Fatalf("%s is not a provider here", id.Short())
+	return nil
+}
+
 // NewKey returns a fresh key.
 func NewKey(t testing.TB) identity.Key {
 	t.Helper()

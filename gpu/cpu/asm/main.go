@@ -16,9 +16,7 @@ func main() {
 	down(8)
 	down(1)
 	plain()
-	blend()
 	dot()
-	scores()
 	largest()
 	e := newExponential()
 	softmax(e)
@@ -302,21 +300,6 @@ func plain() {
 	nan, v := broadcast("nan", 0x7fc00000), YMM()
 	each(n, func() {
 		VMOVUPS(at(src, 0), v)
-		same(nan, v)
-		VMOVUPS(v, at(dst, 0))
-	}, dst, src)
-	finish()
-}
-
-func blend() {
-	function("blend8", "func(n int, dst, src *float32, alpha, beta float32)")
-	Doc("blend8 sets n elements, a multiple of 8, to alpha·src + beta·dst.")
-	n, dst, src := Load(Param("n"), GP64()), Load(Param("dst"), GP64()), Load(Param("src"), GP64())
-	alpha, beta := scalar("alpha"), scalar("beta")
-	nan, v := broadcast("nan4", 0x7fc00000), YMM()
-	each(n, func() {
-		VMULPS(at(src, 0), alpha, v)
-		VFMADD231PS(at(dst, 0), beta, v)
 		same(nan, v)
 		VMOVUPS(v, at(dst, 0))
 	}, dst, src)

@@ -117,55 +117,6 @@ func dot() {
 	finish()
 }
 
-// scores folds each lane sum where it is: through memory it costs more than the sum.
-func scores() {
-	function("scores8", "func(n int, q, keys *float32, dim, stride int, scale float32, dst *float32)")
-	Doc("scores8 sets n elements to scale times the lane sums of q and n rows of dim elements,", "a multiple of 8, stride apart.")
-	n, q, keys := Load(Param("n"), GP64()), Load(Param("q"), GP64()), Load(Param("keys"), GP64())
-	dim, stride := Load(Param("dim"), GP64()), Load(Param("stride"), GP64())
-	scale, dst := scalar("scale"), Load(Param("dst"), GP64())
-	SHLQ(Imm(2), dim)
-	SHLQ(Imm(2), stride)
-	pos := GP64()
-	acc, v, x := []reg.VecVirtual{YMM(), YMM()}, YMM(), XMM()
-	Label("row")
-	TESTQ(n, n)
-	JZ(LabelRef("end"))
-	for _, r := range acc {
-		VXORPS(r, r, r)
-	}
-	XORQ(pos, pos)
-	Label("more")
-	for half, r := range acc {
-		VMOVUPS(Mem{Base: q, Index: pos, Scale: 1}, v)
-		VFMADD231PS(Mem{Base: keys, Index: pos, Scale: 1}, v, r)
-		ADDQ(Imm(32), pos)
-		CMPQ(pos, dim)
-		if half == 0 {
-			JGE(LabelRef("fold"))
-		} else {
-			JL(LabelRef("more"))
-		}
-	}
-	Label("fold")
-	VADDPS(acc[1], acc[0], v)
-	VEXTRACTF128(Imm(1), v, x)
-	VADDPS(x, v.AsX(), x)
-	high := XMM()
-	VMOVHLPS(x, x, high)
-	VADDPS(high, x, x)
-	VMOVSHDUP(x, high)
-	VADDSS(high, x, x)
-	VMULSS(scale.AsX(), x, x)
-	VMOVSS(x, Mem{Base: dst})
-	ADDQ(Imm(4), dst)
-	ADDQ(stride, keys)
-	DECQ(n)
-	JMP(LabelRef("row"))
-	Label("end")
-	finish()
-}
-
 func largest() {
 	function("largest8", "func(n int, v *float32, most *float32)")
 	Doc("largest8 sets most to the 8 largest of every eighth of n elements, a multiple of 8,", "or to NaN if one is none.")
