@@ -267,6 +267,10 @@ func down(regs int) {
 	acc, xs := zeros(regs), YMM()
 	loop(k, unroll, func(steps int) {
 		for u := range steps {
+			// No processor foresees rows that are pages apart.
+			for line := 0; line < regs/2; line++ {
+				PREFETCHT0(Mem{Base: b, Index: stride, Scale: 8, Disp: 64 * line})
+			}
 			VBROADCASTSS(at(x, u), xs)
 			for i, r := range acc {
 				VFMADD231PS(at(b, i*8), xs, r)
