@@ -147,7 +147,7 @@ func outputs(m record.Manifest) []record.Blob {
 const (
 	solvent  = 60_000           // ms for which a tenant's balance is believed
 	asking   = time.Second      // for it
-	learning = 20 * time.Second // that an upload waits for a gateway that reads its log
+	learning = 20 * time.Second // that a peer waits for a gateway that reads its log
 )
 
 // takeFromLocked lets a provider hand over what a lease of such a job leaves.
@@ -155,12 +155,18 @@ func (g *Gateway) takeFromLocked(provider record.NodeID, t record.Job) {
 	g.takes[provider] = max(g.takes[provider], g.now()+record.Millis(t.Limits.Wall)+record.Span(staging))
 }
 
+// learned reports whether the jobs of the log are known, which after a start takes a
+// moment.
+func (g *Gateway) learned() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), learning)
+	defer cancel()
+	return g.await(ctx) == nil
+}
+
 // MayWrite reports whether a peer may upload: providers that have a lease of this
 // gateway's, and tenants with credits. Else anybody could fill the disk.
 func (g *Gateway) MayWrite(peer record.NodeID) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), learning)
-	defer cancel()
-	if g.await(ctx) != nil {
+	if !g.learned() {
 		return false
 	}
 	g.mu.Lock()
@@ -169,7 +175,7 @@ func (g *Gateway) MayWrite(peer record.NodeID) bool {
 	if may {
 		return true
 	}
-	ctx, cancel = context.WithTimeout(ctx, asking)
+	ctx, cancel := context.WithTimeout(context.Background(), asking)
 	defer cancel()
 	for _, k := range g.cfg.Mesh.Keepers {
 		b, err := wire.Call(ctx, g.cfg.Open, k.Key.ID(), wire.Balance, wire.BalanceRequest{Of: peer})
@@ -188,6 +194,9 @@ func (g *Gateway) MayWrite(peer record.NodeID) bool {
 
 // MayRead reports whether a peer may fetch a blob from this gateway.
 func (g *Gateway) MayRead(peer record.NodeID, ref record.Ref) bool {
+	if !g.learned() {
+		return false
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.grants[ref][peer] >= g.now()

@@ -224,5 +224,5 @@ func (n *Node) may(peer record.NodeID, ref record.Ref, write bool) bool {
 	if write {
 		return n.gate != nil && n.gate.MayWrite(peer)
 	}
-	return n.gate != nil && n.gate.MayRead(peer, ref) || n.seller != nil && n.seller.MayRead(peer, ref)
+	return n.seller != nil && n.seller.MayRead(peer, ref) || n.gate != nil && n.gate.MayRead(peer, ref)
 }
