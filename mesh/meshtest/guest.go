@@ -12,7 +12,7 @@ type Guest struct {
 	Steps int
 	Pause time.Duration // each step's
 	Spin  int           // loops of work in each step
-	Says  string        // on stdout, at most 1,000 bytes
+	Says  string        // on stdout, at most 60,000 bytes
 }
 
 // Where the guest's memory has what it hands to its host.
