@@ -102,6 +102,7 @@ func (c *town) append(e record.Entry) {
 // may be nil, is asked before each bid and each run.
 type villain struct {
 	*town
+	mux    *wire.Mux
 	key    identity.Key
 	ask    record.Amount
 	lie    func(*record.Receipt)
@@ -120,19 +121,24 @@ func (v *villain) open(c *town) {
 	if v.lie == nil {
 		v.lie = func(*record.Receipt) {}
 	}
-	m := c.mux(v.key)
-	wire.Handle(m, wire.Solicit, v.bid)
-	wire.HandleStream(m, wire.Start, v.start)
-	wire.Handle(m, wire.Stop, func(context.Context, wire.Caller, wire.StopRequest) (wire.Ack, error) {
+	v.mux = c.mux(v.key)
+	wire.Handle(v.mux, wire.Solicit, v.bid)
+	wire.HandleStream(v.mux, wire.Start, v.start)
+	wire.Handle(v.mux, wire.Stop, func(context.Context, wire.Caller, wire.StopRequest) (wire.Ack, error) {
 		v.stops.Add(1)
 		return wire.Ack{}, nil
 	})
+	v.advertise(1)
+}
+
+func (v *villain) advertise(seq uint64) {
+	v.t.Helper()
 	now := record.At(time.Now())
-	a := record.Advert{Seq: 1, Expires: now + 30_000, Ask: v.ask, Device: card, Slots: 1, Free: 1, Tiers: []record.Tier{record.Bronze},
+	a := record.Advert{Seq: seq, Expires: now + 30_000, Ask: v.ask, Device: card, Slots: 1, Free: 1, Tiers: []record.Tier{record.Bronze},
 		Windows: []record.Window{{From: now - 1000, Until: now + day}}}
-	_, err := wire.Call(c.t.Context(), from{c, v.key.ID()}, c.gate.cfg.Key.ID(), wire.Advertise, wire.AdvertRequest{Advert: sign(c.t, v.key, a)})
+	_, err := wire.Call(v.t.Context(), from{v.town, v.key.ID()}, v.gate.cfg.Key.ID(), wire.Advertise, wire.AdvertRequest{Advert: sign(v.t, v.key, a)})
 	if err != nil {
-		c.t.Fatal(err)
+		v.t.Fatal(err)
 	}
 }
 
