@@ -284,7 +284,8 @@ func (r *run) usage() sandbox.Usage {
 	return u
 }
 
-// reporting calls report each second until the function that it returns is called.
+// reporting calls report each second, and once when the run is stopped, which may be
+// the last that is heard of it, until the function that it returns is called.
 func (r *run) reporting(report func(sandbox.Usage)) (stop func()) {
 	if report == nil {
 		return func() {}
@@ -292,17 +293,20 @@ func (r *run) reporting(report func(sandbox.Usage)) (stop func()) {
 	var mu sync.Mutex
 	var done bool
 	var timer *time.Timer
-	mu.Lock()
-	defer mu.Unlock()
-	timer = time.AfterFunc(time.Second, func() {
+	now := func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if !done {
 			report(r.usage())
 			timer.Reset(time.Second)
 		}
-	})
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(time.Second, now)
+	stopped := context.AfterFunc(r.ctx, now)
 	return func() {
+		stopped()
 		mu.Lock()
 		defer mu.Unlock()
 		done = true
