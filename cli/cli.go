@@ -69,7 +69,8 @@ func (t terminal) app() *cli.App {
 		},
 		Commands: []*cli.Command{
 			t.submitCommand(), t.jobCommand(), t.ledgerCommand(), t.accountCommand(),
-			t.keyCommand(), t.completionCommand(), t.versionCommand(), t.workerCommand(),
+			t.devCommand(), t.nodeCommand(), t.meshCommand(), t.keyCommand(),
+			t.doctorCommand(), t.completionCommand(), t.versionCommand(), t.workerCommand(),
 		},
 		Before: checkFormat,
 	}

@@ -1,30 +1,43 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"log/slog"
-	"os"
-	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"idlemesh/ledger"
 	"idlemesh/ledger/record"
 	"idlemesh/mesh/client"
 	"idlemesh/mesh/identity"
-	"idlemesh/mesh/node"
-	"idlemesh/mesh/policy"
+	"idlemesh/mesh/wire"
 )
 
-// gift is what the owner of an embedded mesh has to spend, once.
-const gift = 100 * record.Credit
+const (
+	// answerTime is how long a process that holds the embedded node may be silent.
+	answerTime = 5 * time.Second
+	// lookAgain is how often a seat that is taken is looked at.
+	lookAgain = 100 * time.Millisecond
+)
 
-// connect runs use with a client of the embedded mesh of this home: one node with every
-// role, which lives as long as use does.
+// A user is a person's use of his home: its folder and his key.
+type user struct {
+	home string
+	key  identity.Key
+	// patience is how long a silent node is waited for. Zero means 5 seconds.
+	patience time.Duration
+}
+
+func (u user) wait() time.Duration { return cmp.Or(u.patience, answerTime) }
+
+// A useFunc uses a mesh. Its client is closed when it returns.
+type useFunc = func(context.Context, *client.Client) error
+
+// connect runs use with a client of the mesh that this home joined or, where it joined
+// none, of the embedded one, whose node this process runs meanwhile unless another does.
 func (t terminal) connect(c *cli.Context, use func(context.Context, *client.Client) error) error {
 	dir, err := home(c)
 	if err != nil {
@@ -34,71 +47,174 @@ func (t terminal) connect(c *cli.Context, use func(context.Context, *client.Clie
 	if err != nil {
 		return err
 	}
-	host, err := identity.Open(filepath.Join(nodeDir(dir), "key"))
-	if err != nil {
+	u := user{home: dir, key: key}
+	m, ok, err := joinedMesh(dir)
+	switch {
+	case err != nil:
 		return err
+	case ok:
+		return u.joined(c.Context, m, use)
+	case c.Bool("detach"):
+		if err := ensureBackground(c.Context, dir); err != nil {
+			return err
+		}
 	}
-	// A key of its own: two endpoints with one name would take each other for themselves.
-	mint, err := identity.Open(filepath.Join(nodeDir(dir), "mint"))
+	return u.embedded(c.Context, use)
+}
+
+// joined uses the first gateway of m that answers.
+func (u user) joined(ctx context.Context, m signedMesh, use useFunc) error {
+	addrs := map[record.NodeID]string{}
+	if h, ok := findHolder(nodeBase(u.home)); ok {
+		addrs[h.Node] = h.Addr
+	}
+	var why []string
+	for _, g := range m.Value.Gateways {
+		id := g.Key.ID()
+		done, err := u.through(ctx, m, client.Config{Addrs: addrs, Gateway: id}, use)
+		if done || ctx.Err() != nil {
+			return err
+		}
+		why = append(why, fmt.Sprintf("%s at %s: %v", id.Short(), g.Addr, err))
+	}
+	return &refusal{status: 1, text: fmt.Sprintf("no gateway reachable of mesh %s: %s", m.Value.Name, strings.Join(why, "; ")), next: "meshctl doctor"}
+}
+
+// through runs use with a client of one gateway, and reports whether it came to that.
+func (u user) through(ctx context.Context, m signedMesh, cfg client.Config, use useFunc) (done bool, err error) {
+	dir, slot, err := openCache(u.home)
 	if err != nil {
-		return err
+		return true, err
 	}
-	m, err := embeddedMesh(dir, host, mint)
+	defer slot.Close()
+	cfg.Dir = dir
+	cl, err := client.Dial(ctx, u.key, m, cfg)
 	if err != nil {
-		return err
+		return true, err
 	}
-	n, err := node.Open(host, m, node.Config{Dir: nodeDir(dir), Gateway: true, Provider: true, Keeper: true,
-		Policy: policy.Policy{Floor: 1}, Version: version().Version, Log: slog.New(slog.DiscardHandler)})
-	if errors.Is(err, ledger.ErrLocked) {
-		return &refusal{status: 1, text: fmt.Sprintf("%s is in use by another meshctl: wait for it, or use another --home", dir)}
+	defer cl.Close()
+	if err := u.ping(ctx, cl); err != nil {
+		return !wire.Is(err, wire.Unavailable), err
 	}
-	if err != nil {
-		return err
+	return true, use(ctx, cl)
+}
+
+// ping returns once the gateway has answered.
+func (u user) ping(ctx context.Context, cl *client.Client) error {
+	short, cancel := context.WithTimeout(ctx, u.wait())
+	defer cancel()
+	_, err := cl.Status(short, record.NodeID{})
+	if err != nil && short.Err() != nil && ctx.Err() == nil {
+		return &wire.Error{Code: wire.Unavailable, Text: fmt.Sprintf("no answer within %v", u.wait())}
 	}
-	ctx, cancel := context.WithCancelCause(c.Context)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		cancel(n.Run(ctx)) // a node that fails by itself ends use
-	}()
-	err = embedded(ctx, n, dir, key, mint, m, use)
-	if failed := context.Cause(ctx); err != nil && failed != nil && c.Context.Err() == nil {
-		err = failed
-	}
-	cancel(nil)
-	<-done
 	return err
 }
 
-// embeddedMesh returns the mesh file of this home, and makes it at the first call.
-func embeddedMesh(dir string, host, mint identity.Key) (m record.Signed[record.Mesh], err error) {
-	b, err := readSome(meshFile(dir), maxMeshFile)
-	switch {
-	case err == nil:
-		return record.Open[record.Mesh](b)
-	case !errors.Is(err, fs.ErrNotExist):
-		return m, plain(err)
+// embedded uses the node of the embedded mesh: its own, or the one that another process
+// runs. A process that is just starting or ending one is given some time.
+func (u user) embedded(ctx context.Context, use useFunc) error {
+	base := embeddedBase(u.home)
+	for end := time.Now().Add(u.wait()); ; {
+		s, err := takeSeat(base)
+		if err == nil {
+			return u.hold(ctx, s, use)
+		}
+		if !errors.Is(err, errTaken) {
+			return fmt.Errorf("embedded node: %w", err)
+		}
+		if h, ok := findHolder(base); ok {
+			if done, err := u.follow(ctx, h, use); done || ctx.Err() != nil {
+				return err
+			}
+		}
+		if time.Now().After(end) {
+			return silent(base)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookAgain):
+		}
 	}
-	if m, err = node.Solo(host, mint.PublicKey(), time.Now()); err != nil {
-		return m, err
-	}
-	return m, os.WriteFile(meshFile(dir), m.Raw(), 0o600)
 }
 
-func embedded(ctx context.Context, n *node.Node, dir string, key, mintKey identity.Key, m record.Signed[record.Mesh], use func(context.Context, *client.Client) error) error {
-	<-n.Ready()
-	addrs := map[record.NodeID]string{n.ID(): n.Addr().String()}
-	mint, err := client.Dial(ctx, mintKey, m, client.Config{Addrs: addrs})
+func silent(base string) error {
+	who, next := "another process", "end it and try again"
+	if pid := lockPID(base); pid != 0 {
+		who, next = fmt.Sprintf("process %d", pid), fmt.Sprintf("kill -9 %d, then try again: nothing that was acknowledged is lost", pid)
+	}
+	return &refusal{status: 1, text: fmt.Sprintf("ledger folder %s is held by %s, which does not answer", base, who), next: next}
+}
+
+// hold runs the embedded node for as long as use takes.
+func (u user) hold(ctx context.Context, s *seat, use useFunc) error {
+	r, err := u.start(ctx, s, embeddedConfig(), false)
 	if err != nil {
-		return err
+		return errors.Join(err, s.leave())
 	}
-	_, err = mint.Deposit(ctx, key.ID(), gift, "embedded:"+key.ID().String())
-	if err = errors.Join(err, mint.Close()); err != nil {
-		return err
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with the node
+		<-r.done
+		cancel() // a node that fails by itself ends use
+	}()
+	_, err = u.through(ctx, r.mesh, client.Config{Addrs: r.addrs()}, use)
+	if r.failed() {
+		return r.stop()
 	}
-	cl, err := client.Dial(ctx, key, m, client.Config{Addrs: addrs, Dir: filepath.Join(dir, "blobs")})
+	return errors.Join(err, r.stop())
+}
+
+// follow uses the node that h runs, and runs it in his place should he end first: then
+// it has the same name and address, and use sees no more than a gateway that was gone
+// for a moment.
+func (u user) follow(ctx context.Context, h holder, use useFunc) (bool, error) {
+	m, err := readMesh(embeddedFile(u.home))
 	if err != nil {
-		return err
+		return false, err
 	}
-	return errors.Join(use(ctx, cl), cl.Close())
+	life, cancel := context.WithCancel(ctx)
+	defer cancel()
+	heir := make(chan error, 1)
+	cfg := client.Config{Addrs: map[record.NodeID]string{h.Node: h.Addr}}
+	begun := false
+	done, err := u.through(ctx, m, cfg, func(ctx context.Context, cl *client.Client) error {
+		begun = true
+		go func() { heir <- u.inherit(life, h) }()
+		return use(ctx, cl)
+	})
+	cancel()
+	if begun {
+		err = errors.Join(err, <-heir)
+	}
+	return done, err
+}
+
+// inherit waits for the seat and runs the node in it until ctx ends.
+func (u user) inherit(ctx context.Context, h holder) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(lookAgain):
+		}
+		s, err := takeSeat(embeddedBase(u.home))
+		if errors.Is(err, errTaken) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("embedded node: %w", err)
+		}
+		cfg := embeddedConfig()
+		cfg.Listen = h.Addr
+		r, err := u.start(ctx, s, cfg, false)
+		if err != nil {
+			return errors.Join(err, s.leave())
+		}
+		select {
+		case <-ctx.Done():
+		case <-r.done:
+		}
+		return r.stop()
+	}
 }

@@ -23,7 +23,7 @@ func trustedMesh(c *cli.Context) (record.Signed[record.Mesh], error) {
 		if err != nil {
 			return none, err
 		}
-		path = meshFile(dir)
+		path = currentMesh(dir)
 	}
 	b, err := readSome(path, maxMeshFile)
 	if errors.Is(err, fs.ErrNotExist) && !c.IsSet("mesh") {

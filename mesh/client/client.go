@@ -31,7 +31,7 @@ type Config struct {
 	Gateway record.NodeID
 	// Packets carries QUIC. Nil means a UDP socket on any port.
 	Packets net.PacketConn
-	// Addrs overrides the mesh file's addresses, host:port.
+	// Addrs says where nodes are, host:port, in place of the mesh file.
 	Addrs map[record.NodeID]string
 	// Now tells the time. Nil means time.Now.
 	Now func() time.Time
@@ -104,13 +104,12 @@ func connect(key identity.Key, m record.Mesh, c Config) (*mesh.Endpoint, error) 
 		return nil, err
 	}
 	for _, x := range append(m.Gateways[:len(m.Gateways):len(m.Gateways)], m.Keepers...) {
-		addr := x.Addr
-		if a, ok := c.Addrs[x.Key.ID()]; ok {
-			addr = a
+		if _, moved := c.Addrs[x.Key.ID()]; x.Addr != "" && !moved {
+			end.Learn(x.Key.ID(), mesh.Host(x.Addr))
 		}
-		if addr != "" {
-			end.Learn(x.Key.ID(), mesh.Host(addr))
-		}
+	}
+	for id, addr := range c.Addrs {
+		end.Learn(id, mesh.Host(addr))
 	}
 	return end, nil
 }

@@ -203,7 +203,15 @@ func lost(err error) error { return wire.Refuse(wire.Internal, err.Error()) }
 
 // carryOut runs the lease to its receipt.
 func (p *Provider) carryOut(ctx context.Context, l *lease, q wire.StartRequest, gateway record.NodeID) {
+	log := p.cfg.Log.With("job", l.signed.Value.Job.JobID(), "shard", l.signed.Value.Shard)
+	log.Debug("lease begun", "rate", l.signed.Value.Rate)
 	end, err := p.work(ctx, l, q, gateway)
+	if err != nil {
+		log.Debug("lease ended without pay", "why", err)
+	} else {
+		r := end.Receipt.Value
+		log.Debug("lease ended", "exit", r.Exit, "work", r.Usage.Work, "took", r.Phases.Run.Duration(), "earns", l.earns(r.Usage.Work))
+	}
 	l.mu.Lock()
 	l.err, l.endedAt = err, p.now()
 	l.left = err != nil && ctx.Err() != nil && context.Cause(ctx) != errStopped
@@ -283,6 +291,12 @@ func (l *lease) say(e wire.LeaseEvent) {
 		default:
 		}
 	}
+}
+
+// earns is what work comes to at the lease's rate, before fees.
+func (l *lease) earns(w record.Work) record.Amount {
+	const hour = uint64(time.Hour)
+	return min(record.Amount(mulDiv(uint64(l.signed.Value.Rate), uint64(w), hour)), l.signed.Value.Reserve)
 }
 
 func (l *lease) ended() bool {

@@ -124,6 +124,7 @@ func (p *Provider) Run(ctx context.Context) error {
 	p.device = record.Device{Model: info.Model, Backend: info.Backend, VRAM: info.VRAM, Speed: info.Speed, Simulated: info.Simulated}
 	p.mu.Unlock()
 	defer p.wait()
+	p.cfg.Log.Debug("for sale", "device", info.Model, "simulated", info.Simulated, "ask", p.cfg.Policy.Floor, "slots", p.cfg.Policy.Slots)
 	for {
 		next := time.After(advertEvery)
 		if !p.advertise(ctx) {
