@@ -40,14 +40,21 @@ func (g *Gateway) place(ctx context.Context, s market.Step) {
 	}
 }
 
-// giveUp ends a job that nobody can serve.
+// giveUp ends a job that nobody can serve. One that somebody has served already waits:
+// he, or one like him, will be back.
 func (g *Gateway) giveUp(ctx context.Context, j *job, err error) {
 	cause := &wire.Error{Code: wire.NoMatch, Text: err.Error()}
 	var none *market.NoMatchError
+	g.mu.Lock()
 	if errors.As(err, &none) {
 		cause.Next = none.Next()
+		if j.state.Begun() {
+			j.rest = max(j.rest, g.now()+lull)
+			g.waitLocked(j)
+			g.mu.Unlock()
+			return
+		}
 	}
-	g.mu.Lock()
 	over := !j.closing && j.ended == 0 && j.state.Live() == 0 && len(j.placing) == 0
 	if over {
 		j.closing, j.cause = true, cause
@@ -57,6 +64,9 @@ func (g *Gateway) giveUp(ctx context.Context, j *job, err error) {
 		g.close(ctx, j, record.Expired)
 	}
 }
+
+// lull is how long, in milliseconds, a job waits before the market is asked again.
+const lull = 2000
 
 type bidKey struct {
 	by    record.NodeID
@@ -180,6 +190,10 @@ func auction(q market.Quote) wire.Auction {
 func (g *Gateway) wait(j *job) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.waitLocked(j)
+}
+
+func (g *Gateway) waitLocked(j *job) {
 	if j.waited {
 		return
 	}

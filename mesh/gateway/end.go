@@ -40,8 +40,14 @@ func (g *Gateway) want(j *job) {
 		return
 	}
 	g.book.Want(now, tasks...)
+	if len(tasks) > 0 && now > tasks[0].Since+untold {
+		g.waitLocked(j)
+	}
 	g.wake()
 }
+
+// untold is how long a task waits, in milliseconds, before those who watch hear why.
+const untold = 2000
 
 // resumeLocked takes up leases that run and that this process does not see through:
 // those from before a restart, or whose end the log did not take.

@@ -21,6 +21,7 @@ const (
 	forget     = 300_000 // ms after which an expired advert is no longer counted
 	stepHold   = 5_000   // ms: a Step keeps its places until Decide, at most so long
 	quiet      = 1_000   // ms: who was asked and did not bid counts as busy
+	asleep     = 5_000   // ms without a Next after which the holder must have been suspended
 )
 
 // ErrAdvert refuses an advert that is malformed, expired, older than the one known,
@@ -33,7 +34,8 @@ var ErrAdvert = errors.New("advert refused")
 type Book struct {
 	params   record.Params
 	patience record.Millis
-	born     record.Millis // first call that knows the time
+	born     record.Millis // first call that knows the time, or that after a suspension
+	seen     record.Millis // last Next
 	beacon   record.Ref    // draws shortlists; moves with the ledger
 	turn     uint64
 	nodes    map[record.NodeID]*node
@@ -69,8 +71,8 @@ type lease struct {
 }
 
 // NewBook returns an empty book under params p. Nobody is told that no provider
-// fits before the book is patience old, or has waited so long while no node at all
-// advertises: adverts may be on their way.
+// fits before the book is patience old, has been so long back from a suspension, or has
+// waited so long while no node at all advertises: adverts may be on their way.
 func NewBook(p record.Params, patience record.Millis) *Book {
 	return &Book{params: p, patience: patience, nodes: map[record.NodeID]*node{}, jobs: map[record.Ref]*queue{},
 		holds: map[place]hold{}, leases: map[record.Ref]lease{}}
@@ -228,6 +230,16 @@ func (b *Book) birth(now record.Millis) {
 	if b.born == 0 {
 		b.born = now
 	}
+}
+
+// wakes notes a call of Next. After a suspension all adverts have expired at once, and
+// the first new ones take a while.
+func (b *Book) wakes(now record.Millis) {
+	b.birth(now)
+	if b.seen != 0 && now-b.seen > asleep {
+		b.born = now
+	}
+	b.seen = now
 }
 
 // A Quote is what a job would meet now.

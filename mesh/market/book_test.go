@@ -246,6 +246,21 @@ func TestBookWaits(t *testing.T) {
 			t.Errorf("%d queues are left", len(w.jobs))
 		}
 	})
+	t.Run("one that has gone silent may come back, for five minutes", func(t *testing.T) {
+		w, ids := newWorld(t, 1)
+		late := w.nodes[ids[0]].advert.Expires
+		k := task()
+		k.Terms.Expires = late + 2*forget
+		w.Want(late, k)
+		for at := late; at < late+forget; at += 1000 {
+			if steps := w.Next(at); len(steps) != 0 {
+				t.Fatalf("%+v, %d ms after the advert's end", steps, at-late)
+			}
+		}
+		if steps := w.Next(late + forget); len(steps) != 1 || steps[0].Err == nil {
+			t.Errorf("%+v, want no match", steps)
+		}
+	})
 	t.Run("patience", func(t *testing.T) {
 		b := NewBook(record.DefaultParams(), 3000)
 		b.Want(now, task())
@@ -255,9 +270,12 @@ func TestBookWaits(t *testing.T) {
 		if steps := b.Next(now + 3000); len(steps) != 1 || steps[0].Err == nil {
 			t.Errorf("%+v, want no match", steps)
 		}
-		b.Want(now+9000, task())
-		if steps := b.Next(now + 9001); len(steps) != 0 {
+		b.Want(now+7000, task())
+		if steps := b.Next(now + 7001); len(steps) != 0 {
 			t.Errorf("%+v at once though no node is known", steps)
+		}
+		if steps := b.Next(now + 12_002); len(steps) != 0 {
+			t.Errorf("%+v at once after a suspension", steps)
 		}
 	})
 }

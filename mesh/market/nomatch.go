@@ -49,6 +49,7 @@ type census struct {
 	fits    []fit // now, cheapest first
 	avoided []fit // would, had they not lost t before
 	busy    int   // would, when a lease ends
+	gone    int   // would, had their adverts not expired: they may come back
 	nodes   int
 	counts  map[Reason]int
 	single  map[Reason][]Candidate // that only one lasting reason keeps away
@@ -69,6 +70,8 @@ func (n *census) add(c Candidate, bad set) {
 		n.avoided = append(n.avoided, fit{c, score(n.t, c, c.Advert.Ask, Ceiling(n.t, n.p))})
 	case lasting == 0:
 		n.busy++
+	case lasting == 1<<Stale:
+		n.gone++
 	}
 	if bad == 0 {
 		return

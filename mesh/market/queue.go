@@ -80,7 +80,7 @@ func (b *Book) Decline(job record.Ref, id record.NodeID) {
 // had its last step longest ago, so that no job starves another. Call it again after
 // every Want, Advert and Observe, and at least each second while something waits.
 func (b *Book) Next(now record.Millis) []Step {
-	b.birth(now)
+	b.wakes(now)
 	for p, h := range b.holds {
 		if h.until <= now {
 			b.release(p)
@@ -150,7 +150,7 @@ func (b *Book) waits(now record.Millis, q *queue, all []Candidate, full bool) bo
 		switch bad := misfits(*q.tasks[0], c, now, b.params); {
 		case bad == 0 && !full:
 			return false
-		case bad&^(1<<Busy) == 0:
+		case bad&^(1<<Busy|1<<Stale) == 0:
 			if later = true; full {
 				return true
 			}
@@ -167,9 +167,9 @@ func (b *Book) look(now record.Millis, q *queue, all []Candidate) (*census, erro
 	n := b.census(now, *q.tasks[0], all, q.declined)
 	heard := b.born
 	if n.nodes == 0 {
-		heard = q.wanted
+		heard = max(heard, q.wanted)
 	}
-	if n.never() && now >= heard+b.patience {
+	if n.never() && n.gone == 0 && now >= heard+b.patience {
 		return nil, n.noMatch()
 	}
 	return n, nil

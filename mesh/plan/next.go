@@ -22,6 +22,11 @@ func (s *State) Cancel() { s.cancelled = true }
 // Live returns how many tasks have a provider.
 func (s *State) Live() int { return s.count[Leased] }
 
+// Begun reports whether any task has ever had a provider.
+func (s *State) Begun() bool {
+	return slices.ContainsFunc(s.Tasks, func(t Task) bool { return t.Attempt > 0 })
+}
+
 // Todo returns the tasks that want a provider at now: none while they back off, nor
 // when one task has failed for good, the job has expired, or is cancelled or closed.
 func (s *State) Todo(now record.Millis) []Want {

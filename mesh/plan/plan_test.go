@@ -351,3 +351,17 @@ func ExampleState() {
 	// shard 1, attempt 1, may use 0.500000
 	// expired true
 }
+
+func TestBegun(t *testing.T) {
+	var s State
+	open := job(t, 2, 1, 100)
+	apply(t, &s, 1, open)
+	if s.Begun() {
+		t.Error("nobody has had it")
+	}
+	l := lease(t, s.ID, 1, 1, 5, 10)
+	apply(t, &s, 2, l, cut(l))
+	if !s.Begun() {
+		t.Error("one has lost it")
+	}
+}
