@@ -21,7 +21,7 @@ import (
 func TestStorm(t *testing.T) {
 	storms, err := strconv.Atoi(os.Getenv("IDLEMESH_STORMS"))
 	if err != nil {
-		storms = 3
+		storms = 2
 	}
 	for seed := range storms {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
