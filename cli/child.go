@@ -108,10 +108,15 @@ func (p *prefixed) Write(b []byte) (int, error) {
 		if i < 0 {
 			i = len(p.part) - 1
 		}
-		p.last = append(p.last[:0], p.part[:i]...)
+		if line := bytes.TrimSpace(p.part[:i]); bytes.HasPrefix(line, []byte("try: ")) {
+			p.last = append(append(p.last, "; "...), line...) // the remedy belongs to the error above
+		} else {
+			p.last = append(p.last[:0], line...)
+		}
+		line := clean(string(p.part[:i]))
 		p.part = append(p.part[:0], p.part[i+1:]...)
 		p.to.mu.Lock()
-		_, err := fmt.Fprintf(p.to.w, "%s | %s\n", p.name, clean(string(p.last)))
+		_, err := fmt.Fprintf(p.to.w, "%s | %s\n", p.name, line)
 		p.to.mu.Unlock()
 		if err != nil {
 			return 0, err

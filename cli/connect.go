@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -27,6 +28,9 @@ const (
 type user struct {
 	home string
 	key  identity.Key
+	// sells is whether the embedded node, should this process run it, runs jobs too. A
+	// command that only looks would begin what it cannot end.
+	sells bool
 	// patience is how long a silent node is waited for. Zero means 5 seconds.
 	patience time.Duration
 }
@@ -47,7 +51,7 @@ func (t terminal) connect(c *cli.Context, use func(context.Context, *client.Clie
 	if err != nil {
 		return err
 	}
-	u := user{home: dir, key: key}
+	u := user{home: dir, key: key, sells: needsProvider(c)}
 	m, ok, err := joinedMesh(dir)
 	switch {
 	case err != nil:
@@ -60,6 +64,11 @@ func (t terminal) connect(c *cli.Context, use func(context.Context, *client.Clie
 		}
 	}
 	return u.embedded(c.Context, use)
+}
+
+// needsProvider reports whether a command waits for jobs to be run.
+func needsProvider(c *cli.Context) bool {
+	return c.Command.Name == "submit" || c.Command.Name == "wait" || c.Bool("follow")
 }
 
 // joined uses the first gateway of m that answers.
@@ -111,10 +120,12 @@ func (u user) ping(ctx context.Context, cl *client.Client) error {
 }
 
 // embedded uses the node of the embedded mesh: its own, or the one that another process
-// runs. A process that is just starting or ending one is given some time.
+// runs. A process that is just starting one, or has been killed, is given some time; a
+// seat that passes from one to another is not held by a silent process.
 func (u user) embedded(ctx context.Context, use useFunc) error {
 	base := embeddedBase(u.home)
-	for end := time.Now().Add(u.wait()); ; {
+	var end time.Time
+	for pid := -1; ; {
 		s, err := takeSeat(base)
 		if err == nil {
 			return u.hold(ctx, s, use)
@@ -122,12 +133,15 @@ func (u user) embedded(ctx context.Context, use useFunc) error {
 		if !errors.Is(err, errTaken) {
 			return fmt.Errorf("embedded node: %w", err)
 		}
+		if now := lockPID(base); now != pid {
+			pid, end = now, time.Now().Add(u.wait())
+		}
 		if h, ok := findHolder(base); ok {
 			if done, err := u.follow(ctx, h, use); done || ctx.Err() != nil {
 				return err
 			}
 		}
-		if time.Now().After(end) {
+		if time.Now().After(end) && lockPID(base) == pid {
 			return silent(base)
 		}
 		select {
@@ -148,7 +162,7 @@ func silent(base string) error {
 
 // hold runs the embedded node for as long as use takes.
 func (u user) hold(ctx context.Context, s *seat, use useFunc) error {
-	r, err := u.start(ctx, s, embeddedConfig(), false)
+	r, err := u.start(ctx, s, u.config(), false)
 	if err != nil {
 		return errors.Join(err, s.leave())
 	}
@@ -162,30 +176,64 @@ func (u user) hold(ctx context.Context, s *seat, use useFunc) error {
 	if r.failed() {
 		return r.stop()
 	}
+	u.linger(ctx)
 	return errors.Join(err, r.stop())
 }
 
-// follow uses the node that h runs, and runs it in his place should he end first: then
-// it has the same name and address, and use sees no more than a gateway that was gone
-// for a moment.
+// linger gives the commands that use this process's node a moment to be done with what
+// cannot wait. What takes longer is repeated when the node is back (see again).
+func (u user) linger(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		f, err := os.OpenFile(embeddedBase(u.home)+".users", os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return
+		}
+		err = tryLock(f)
+		f.Close()
+		if !errors.Is(err, errTaken) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(lookAgain / 4):
+		}
+	}
+}
+
+// follow uses the node that h runs, and runs it in his place should he end: then it has
+// the same name and address, and use sees no more than a gateway that was gone for a
+// moment. It reports whether it came to use.
 func (u user) follow(ctx context.Context, h holder, use useFunc) (bool, error) {
 	m, err := readMesh(embeddedFile(u.home))
 	if err != nil {
 		return false, err
 	}
-	life, cancel := context.WithCancel(ctx)
-	defer cancel()
+	users, err := os.OpenFile(embeddedBase(u.home)+".users", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return true, err
+	}
+	defer users.Close()
+	if err := shareLock(users); err != nil && !errors.Is(err, errTaken) {
+		return true, err
+	}
+	life, end := context.WithCancel(ctx)
+	defer end()
+	using, lost := context.WithCancel(ctx)
+	defer lost()
 	heir := make(chan error, 1)
-	cfg := client.Config{Addrs: map[record.NodeID]string{h.Node: h.Addr}}
-	begun := false
-	done, err := u.through(ctx, m, cfg, func(ctx context.Context, cl *client.Client) error {
-		begun = true
-		go func() { heir <- u.inherit(life, h) }()
-		return use(ctx, cl)
-	})
-	cancel()
-	if begun {
-		err = errors.Join(err, <-heir)
+	go func() {
+		err := u.inherit(life, h)
+		if err != nil {
+			lost()
+		}
+		heir <- err
+	}()
+	done, err := u.through(using, m, client.Config{Addrs: map[record.NodeID]string{h.Node: h.Addr}}, use)
+	end()
+	if failed := <-heir; failed != nil && ctx.Err() == nil {
+		err = failed
 	}
 	return done, err
 }
@@ -205,7 +253,7 @@ func (u user) inherit(ctx context.Context, h holder) error {
 		if err != nil {
 			return fmt.Errorf("embedded node: %w", err)
 		}
-		cfg := embeddedConfig()
+		cfg := u.config()
 		cfg.Listen = h.Addr
 		r, err := u.start(ctx, s, cfg, false)
 		if err != nil {
@@ -216,5 +264,21 @@ func (u user) inherit(ctx context.Context, h holder) error {
 		case <-r.done:
 		}
 		return r.stop()
+	}
+}
+
+// again repeats f, which must be safe to repeat, while its gateway is away. One that is
+// started anew, or whose place another command takes, is back within seconds.
+func again(ctx context.Context, f func() error) error {
+	for end := time.Now().Add(2 * answerTime); ; {
+		err := f()
+		if !wire.Is(err, wire.Unavailable) || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(lookAgain):
+		}
 	}
 }

@@ -24,7 +24,7 @@ func newUser(t *testing.T) user {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return user{home: home, key: key, patience: 20 * time.Second}
+	return user{home: home, key: key, sells: true, patience: 20 * time.Second}
 }
 
 // whoAnswers is a useFunc that notes the gateway and its user's credits.

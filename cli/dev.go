@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -139,13 +140,19 @@ func (d *devMesh) prepare() (err error) {
 	return nil
 }
 
-// freeAddr finds a UDP port of loopback that nobody uses now.
+// freeAddr finds a UDP port of loopback that nobody uses now. It is none of those that
+// systems hand out, so nobody gets it before the node does.
 func freeAddr() (string, error) {
-	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	var err error
+	for range 100 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(10_000))
+		pc, e := net.ListenPacket("udp", addr)
+		if e == nil {
+			return addr, pc.Close()
+		}
+		err = e
 	}
-	return pc.LocalAddr().String(), pc.Close()
+	return "", err
 }
 
 // ready waits until all nodes sell, funds the tenant, and returns the nodes.

@@ -29,6 +29,12 @@ func embeddedConfig() node.Config {
 	return node.Config{Gateway: true, Provider: true, Keeper: true, Policy: policy.Policy{Floor: 1}, Log: slog.New(slog.DiscardHandler)}
 }
 
+func (u user) config() node.Config {
+	c := embeddedConfig()
+	c.Provider = u.sells
+	return c
+}
+
 // A running is a node that this process runs in a seat.
 type running struct {
 	*node.Node

@@ -25,7 +25,11 @@ type following struct {
 // follow waits for a job's end while the module's words come out, and prints what
 // came of it.
 func (t terminal) follow(ctx context.Context, c *cli.Context, cl *client.Client, scr *screen, w following) error {
-	info, err := jobOf(ctx, cl, w.job)
+	var info wire.JobInfo
+	err := again(ctx, func() (err error) {
+		info, err = jobOf(ctx, cl, w.job)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,7 @@ func home(c *cli.Context) (string, error) {
 //	embedded.cbor   the mesh file of the embedded mesh, a mesh of one node
 //	embedded.lock   locked by the process that runs the embedded node (see seat)
 //	embedded.addr   where that node is, while it runs
+//	embedded.users  locked by the commands that use that node without running it
 //	embedded.log    what a node in the background said
 //	embedded/       the embedded node's ledger, blobs and compiled modules
 //	node.lock, node.addr, node/    the same of this home's node in mesh.cbor

@@ -32,7 +32,15 @@ type taskOutcome struct {
 
 // gather collects a job's results. Receipts are checked when they are decoded, blobs
 // when they are read; that the log has each receipt is checked here.
-func gather(ctx context.Context, cl *client.Client, job record.Ref, end wire.JobEvent) (outcome, error) {
+func gather(ctx context.Context, cl *client.Client, job record.Ref, end wire.JobEvent) (o outcome, err error) {
+	err = again(ctx, func() error {
+		o, err = gatherOnce(ctx, cl, job, end)
+		return err
+	})
+	return o, err
+}
+
+func gatherOnce(ctx context.Context, cl *client.Client, job record.Ref, end wire.JobEvent) (outcome, error) {
 	o := outcome{end: end}
 	var err error
 	if o.info, err = jobOf(ctx, cl, job); err != nil {

@@ -122,7 +122,7 @@ func (t terminal) submit(ctx context.Context, c *cli.Context, cl *client.Client,
 	s.Progress = func(what string, done, total int64) {
 		scr.at(what, uint64(done), uint64(total), fmt.Sprintf("%s of %s", size(uint64(done)), size(uint64(total))))
 	}
-	a, err := cl.Submit(ctx, s.Request)
+	a, err := send(ctx, cl, s.Request)
 	if err != nil {
 		return err
 	}
@@ -136,6 +136,23 @@ func (t terminal) submit(ctx context.Context, c *cli.Context, cl *client.Client,
 	}
 	scr.say("job", a.Job.JobID()+" · Ctrl-C leaves it running · back with: meshctl job wait "+a.Job.JobID())
 	return t.follow(ctx, c, cl, scr, following{job: a.Job, settings: s.settings})
+}
+
+// send uploads a job and hands it over. However often that takes, it is one job.
+func send(ctx context.Context, cl *client.Client, r client.Request) (a wire.Admitted, err error) {
+	var job client.Signed
+	err = again(ctx, func() (err error) {
+		job, err = cl.Prepare(ctx, r)
+		return err
+	})
+	if err != nil {
+		return a, fmt.Errorf("submit: %w", err)
+	}
+	err = again(ctx, func() (err error) {
+		a, err = cl.Send(ctx, job)
+		return err
+	})
+	return a, err
 }
 
 type admittedView struct {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"idlemesh/sandbox/frame"
 )
@@ -43,8 +45,15 @@ func (p *Pool) start(ctx context.Context) (*worker, error) {
 	}
 	if err != nil {
 		stop()
-		w.end(err)
-		_ = proc.Wait()
+		if errors.Is(err, io.EOF) { // it ends by itself and is about to say why
+			late := time.AfterFunc(time.Second, func() { w.end(err) })
+			_ = proc.Wait()
+			late.Stop()
+			w.end(err)
+		} else {
+			w.end(err)
+			_ = proc.Wait()
+		}
 		close(w.gone)
 		return nil, fmt.Errorf("start worker: %w%s", err, lastWords(proc))
 	}

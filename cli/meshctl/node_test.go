@@ -3,7 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"net"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,17 +18,15 @@ import (
 
 // TestNodeScripts runs the scripts that start nodes.
 func TestNodeScripts(t *testing.T) {
+	probe := buildProbe(t)
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/node",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"until": until, "crash": crash, "name": name, "status": status},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("IDLEMESH_HOME", filepath.Join(e.WorkDir, "home"))
-			pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-			if err != nil {
-				return err
-			}
-			e.Setenv("ADDR", pc.LocalAddr().String()) // free a moment later
-			return pc.Close()
+			// Below the ports that the system gives to others.
+			e.Setenv("ADDR", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(10_000)))
+			return os.Link(probe, filepath.Join(e.WorkDir, "probe.wasm"))
 		},
 	})
 }

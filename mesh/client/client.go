@@ -274,6 +274,8 @@ func lost(what string, err error) error {
 		return wire.Refuse(wire.Denied, what+": "+err.Error())
 	case errors.Is(err, blob.ErrFull):
 		return wire.Refuse(wire.Funds, what+": "+err.Error())
+	case errors.Is(err, net.ErrClosed): // so say connections that broke
+		return wire.Refuse(wire.Unavailable, what+": "+err.Error())
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
