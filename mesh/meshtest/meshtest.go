@@ -199,17 +199,16 @@ func (m *Mesh) Client(key identity.Key) *client.Client {
 // A fabric is a network of which nodes may be cut off.
 type fabric struct {
 	simnet.PerfectRouter
-	mu   sync.Mutex
+	mu   sync.RWMutex // held for reading while a packet passes
 	last byte
 	cut  map[string]bool
 }
 
 // SendPacket implements simnet.Router. Who has no such address never answers.
 func (f *fabric) SendPacket(p simnet.Packet) error {
-	f.mu.Lock()
-	lost := f.cut[p.From.String()] || f.cut[p.To.String()]
-	f.mu.Unlock()
-	if !lost {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if !f.cut[p.From.String()] && !f.cut[p.To.String()] {
 		_ = f.PerfectRouter.SendPacket(p)
 	}
 	return nil
@@ -234,8 +233,11 @@ func (f *fabric) addr() *net.UDPAddr {
 func (f *fabric) socket(t *testing.T, a *net.UDPAddr, delay time.Duration) net.PacketConn {
 	t.Helper()
 	n := &simnet.Simnet{Router: f} // of its own, since it starts its links all at once
+	f.mu.Lock()                    // no packet may reach the link before it is started
 	c := n.NewEndpoint(a, simnet.NodeBiDiLinkSettings{Latency: delay})
-	if err := n.Start(); err != nil {
+	err := n.Start()
+	f.mu.Unlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { n.Close() })
