@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -18,12 +19,17 @@ import (
 
 // history is what a run acknowledged: the root at each size that was a head.
 type history struct {
+	mu    sync.Mutex // several goroutines of the ledger write files at once
 	roots map[uint64]record.Ref
 	acked uint64
 	last  func() // called before the ledger is closed, if set
 }
 
-func (h *history) ack(head record.Ref, size uint64) { h.roots[size], h.acked = head, size }
+func (h *history) ack(head record.Ref, size uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.roots[size], h.acked = head, size
+}
 
 // appends runs n jobs through a fresh ledger in fs until an error, and tells h.
 func (w *world) appends(fs vfs.FS, n int, h *history) error {
@@ -55,7 +61,7 @@ func (w *world) appends(fs vfs.FS, n int, h *history) error {
 }
 
 // check opens what a crash left and reports what is wrong with it.
-func (w *world) check(t *testing.T, fs vfs.FS, h history, what string) {
+func (w *world) check(t *testing.T, fs vfs.FS, h *history, what string) {
 	t.Helper()
 	l, err := ledger.Open("mesh", w.mesh, w.keeper, w.config(fs))
 	if err != nil {
@@ -97,10 +103,12 @@ func TestCrash(t *testing.T) {
 		if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
 			return nil
 		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
 		ops++
 		for _, kept := range []int{0, 50, 100} {
 			left := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: rng})
-			w.check(t, left, h, op.Path)
+			w.check(t, left, &h, op.Path)
 		}
 		return nil
 	}))
@@ -125,20 +133,25 @@ func TestDiskError(t *testing.T) {
 				if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
 					return nil
 				}
+				h.mu.Lock()
+				defer h.mu.Unlock()
 				if ops++; ops == at {
 					return &os.PathError{Op: "write", Path: op.Path, Err: cause}
 				}
 				return nil
 			}))
 			err := w.appends(fs, 6, &h)
-			if ops < at {
+			h.mu.Lock() // a write that hangs may go on
+			all := ops
+			h.mu.Unlock()
+			if all < at {
 				break
 			}
 			if err != nil && !strings.Contains(err.Error(), cause.Error()) && !errors.Is(err, ledger.ErrFull) {
 				t.Errorf("operation %d: %v does not name %v", at, err, cause)
 			}
 			if left := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0}); h.acked > 0 {
-				w.check(t, left, h, "after an error of the disk")
+				w.check(t, left, &h, "after an error of the disk")
 			}
 		}
 	}
@@ -166,13 +179,13 @@ func TestFlip(t *testing.T) {
 		slices.Sort(names)
 		for _, name := range names {
 			if path := dir + "/" + name; path != "mesh/store" && name != "LOCK" && name != "ballast" {
-				t.Run(name, func(t *testing.T) { w.flips(t, live, path, h, rng) })
+				t.Run(name, func(t *testing.T) { w.flips(t, live, path, &h, rng) })
 			}
 		}
 	}
 }
 
-func (w *world) flips(t *testing.T, from *vfs.MemFS, path string, h history, rng *rand.Rand) {
+func (w *world) flips(t *testing.T, from *vfs.MemFS, path string, h *history, rng *rand.Rand) {
 	size := len(readAll(t, from, path))
 	refused, whole, many := 0, 0, 24
 	if os.Getenv("IDLEMESH_LONG") != "" {
