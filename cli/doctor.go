@@ -119,8 +119,11 @@ func processor() finding {
 			has = append(has, f.name)
 		}
 	}
-	return ok("%d CPUs %s with %s; kernels run on them in plain Go, without vector instructions in this release",
-		runtime.NumCPU(), runtime.GOARCH, strings.Join(has, ", "))
+	how := "in plain Go"
+	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
+		how = "with AVX2 and FMA"
+	}
+	return ok("%d CPUs %s with %s; kernels run on them %s", runtime.NumCPU(), runtime.GOARCH, strings.Join(has, ", "), how)
 }
 
 func (h *health) gpu() finding {
