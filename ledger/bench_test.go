@@ -41,7 +41,7 @@ func BenchmarkAppend(b *testing.B) {
 				done += size
 			}
 			b.ReportMetric(float64(done)/b.Elapsed().Seconds(), "entries/s")
-			b.ReportMetric(rawSync(b, dir, size*1000), "fdatasync/s")
+			b.ReportMetric(rawSync(b, dir, size*1000), "fsync/s")
 		})
 	}
 }
