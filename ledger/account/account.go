@@ -10,7 +10,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"math/bits"
 	"strings"
 
@@ -130,19 +129,12 @@ type Leg struct {
 // not drift. A charge above the largest Amount is the largest Amount.
 func Charge(rate record.Amount, work record.Work) record.Amount {
 	const hour = 3600 * 1e9 // Work is in nanoseconds
-	hi, lo := bits.Mul64(uint64(rate), uint64(work))
-	if hi >= hour {
-		return math.MaxUint64
-	}
-	q, _ := bits.Div64(hi, lo, hour)
-	return record.Amount(q)
+	return record.Amount(record.MulDiv(uint64(rate), uint64(work), hour))
 }
 
 // share returns ppm of a, rounded down.
 func share(a record.Amount, ppm uint32) record.Amount {
-	hi, lo := bits.Mul64(uint64(a), uint64(min(ppm, 1e6)))
-	q, _ := bits.Div64(hi, lo, 1e6)
-	return record.Amount(q)
+	return record.Amount(record.MulDiv(uint64(a), uint64(min(ppm, 1e6)), 1e6))
 }
 
 // errOverflow means that an account's turnover no longer fits 64 bits.

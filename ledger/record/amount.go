@@ -2,6 +2,8 @@ package record
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
 	"strconv"
 	"strings"
 )
@@ -28,6 +30,17 @@ func ParseAmount(s string) (Amount, error) {
 		return 0, bad
 	}
 	return Amount(w)*Credit + Amount(f), nil
+}
+
+// MulDiv returns a·b/c, rounded down after a product of 128 bits, or the largest number
+// where that is too large. It is the one way in which money and work are rounded.
+func MulDiv(a, b, c uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	if hi >= c {
+		return math.MaxUint64
+	}
+	q, _ := bits.Div64(hi, lo, c)
+	return q
 }
 
 // String returns the amount in credits, with six decimals.

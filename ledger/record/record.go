@@ -94,6 +94,13 @@ func At(t time.Time) Millis { return Millis(t.UnixMilli()) }
 // Span returns d as Millis, rounded down.
 func Span(d time.Duration) Millis { return Millis(d.Milliseconds()) }
 
+// WholeHour rounds m up to a full hour. Blobs are kept until such times: each pin that
+// says something new costs a sync, and what many jobs share is to be pinned once an hour.
+func (m Millis) WholeHour() Millis {
+	const hour = 3_600_000
+	return (m + hour - 1) / hour * hour
+}
+
 // Time returns m as a time in UTC.
 func (m Millis) Time() time.Time { return time.UnixMilli(int64(m)).UTC() }
 

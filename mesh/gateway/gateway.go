@@ -213,15 +213,20 @@ func (g *Gateway) turn(ctx context.Context) {
 	}
 }
 
-// review looks after the jobs that wait for a time to come: a back-off, their end.
-func (g *Gateway) review() {
+// open lists the jobs that have not ended.
+func (g *Gateway) open() []*job {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	var open []*job
 	for ref := range g.live {
 		open = append(open, g.jobs[ref])
 	}
-	g.mu.Unlock()
-	for _, j := range open {
+	return open
+}
+
+// review looks after the jobs that wait for a time to come: a back-off, their end.
+func (g *Gateway) review() {
+	for _, j := range g.open() {
 		g.want(j)
 	}
 }

@@ -51,7 +51,7 @@ func (g *Gateway) expireLocked(now record.Millis) {
 
 // kept is until when a job's body and inputs are kept.
 func kept(t record.Job) record.Millis {
-	return wholeHour(t.Expires + record.Millis(t.Limits.Wall) + t.Retention)
+	return (t.Expires + record.Millis(t.Limits.Wall) + t.Retention).WholeHour()
 }
 
 // keepJob keeps a job's body and blobs until the job and its retention are over.
@@ -77,20 +77,13 @@ func refsOf(list []record.Blob) []record.Ref {
 	return refs
 }
 
-// wholeHour rounds up: each pin that says something new costs a sync, and a module that
-// many jobs share is to be pinned once an hour.
-func wholeHour(t record.Millis) record.Millis {
-	const hour = 3_600_000
-	return (t + hour - 1) / hour * hour
-}
-
 // keepManifest stores what a receipt says the task left, once all of it is here, and
 // lets the tenant fetch it.
 func (g *Gateway) keepManifest(j *job, c carried, r record.Receipt, sealed []byte) error {
 	if r.Outputs == (record.Ref{}) {
 		return nil
 	}
-	until := wholeHour(g.now() + c.terms.Retention)
+	until := (g.now() + c.terms.Retention).WholeHour()
 	if len(sealed) > 0 { // a large one was pushed like an output
 		refs, err := g.cfg.Blobs.PutAll(until, sealed)
 		if err != nil {

@@ -21,13 +21,7 @@ func (g *Gateway) recover(ctx context.Context) error {
 		return fmt.Errorf("gateway: read the log: %w", err)
 	}
 	close(g.ready)
-	g.mu.Lock()
-	var open []*job
-	for ref := range g.live {
-		open = append(open, g.jobs[ref])
-	}
-	g.mu.Unlock()
-	for _, j := range open {
+	for _, j := range g.open() {
 		g.takeUp(ctx, j)
 	}
 	return nil
@@ -138,7 +132,7 @@ func (g *Gateway) foldLeaf(l wire.Leaf) error {
 
 // foldOutputs lets the tenant fetch what a task left, while it is kept.
 func (g *Gateway) foldOutputs(j *job, at record.Millis, r record.Receipt) {
-	until := wholeHour(at + j.signed.Value.Retention)
+	until := (at + j.signed.Value.Retention).WholeHour()
 	if r.Outputs == (record.Ref{}) || until < g.now() {
 		return
 	}

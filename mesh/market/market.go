@@ -60,18 +60,18 @@ func (c Candidate) owner() record.NodeID { return cmp.Or(c.Owner, c.ID) }
 // AskRate returns what an ask per hour of a device of that speed comes to per hour
 // of reference-GPU work. A device of unknown speed counts as the slowest.
 func AskRate(ask record.Amount, speed uint32) record.Amount {
-	return record.Amount(mulDiv(uint64(ask), 1000, uint64(max(speed, 1))))
+	return record.Amount(record.MulDiv(uint64(ask), 1000, uint64(max(speed, 1))))
 }
 
 // askFor is the highest ask whose AskRate is at most rate.
 func askFor(rate record.Amount, speed uint32) record.Amount {
-	return record.Amount((mulDiv(uint64(rate)+1, uint64(max(speed, 1)), 1) - 1) / 1000)
+	return record.Amount((record.MulDiv(uint64(rate)+1, uint64(max(speed, 1)), 1) - 1) / 1000)
 }
 
 // Span returns how long t runs on c at most: its work at the device's speed, or the
 // job's wall limit.
 func Span(t Task, c Candidate) record.Millis {
-	ms := mulDiv(uint64(t.work()), 1000, 1e6*uint64(max(c.Advert.Device.Speed, 1)))
+	ms := record.MulDiv(uint64(t.work()), 1000, 1e6*uint64(max(c.Advert.Device.Speed, 1)))
 	if w := t.Terms.Limits.Wall; w > 0 {
 		ms = min(ms, w)
 	}
@@ -84,7 +84,7 @@ func (t Task) work() record.Work { return cmp.Or(t.Work, DefaultWork) }
 // the tenant offers, the class reserve, and the task's even share of MaxTotal.
 func Ceiling(t Task, p record.Params) record.Amount {
 	share := t.Terms.MaxTotal / record.Amount(max(t.Terms.Shards, 1))
-	return min(t.Terms.MaxPrice, p.Reserve, record.Amount(mulDiv(uint64(share), hour, uint64(t.work()))), maxRate)
+	return min(t.Terms.MaxPrice, p.Reserve, record.Amount(record.MulDiv(uint64(share), hour, uint64(t.work()))), maxRate)
 }
 
 // Cost returns C of section 7, what t costs the tenant at an ask of c, in µcredits:
@@ -95,7 +95,7 @@ func Cost(t Task, c Candidate, ask record.Amount, p record.Params) record.Amount
 
 // amount is what t comes to at a rate.
 func (t Task) amount(rate record.Amount) record.Amount {
-	return record.Amount(mulDiv(uint64(rate), uint64(t.work()), hour))
+	return record.Amount(record.MulDiv(uint64(rate), uint64(t.work()), hour))
 }
 
 // score is C per hour of reference-GPU work. The tasks of one auction are of equal
@@ -121,11 +121,11 @@ const (
 // penalty is Q per hour of reference-GPU work, (1 − q·S)·L + λl·(rtt − free) + e·D.
 // It depends on nothing that the node asks, else asking high could pay.
 func penalty(t Task, c Candidate, ceiling record.Amount) record.Amount {
-	safe := mulDiv(uint64(c.Standing.Reliability()), survival(c.Age, Span(t, c)), ppm)
-	share := mulDiv(ppm-safe, lossWeight, ppm) + distance(t, c)
-	data := mulDiv(mulDiv(c.Missing, dataPrice, 1e9), hour, uint64(t.work()))
-	data = min(data, mulDiv(uint64(ceiling), dataCap, ppm))
-	return record.Amount(mulDiv(uint64(ceiling), share, ppm) + data)
+	safe := record.MulDiv(uint64(c.Standing.Reliability()), survival(c.Age, Span(t, c)), ppm)
+	share := record.MulDiv(ppm-safe, lossWeight, ppm) + distance(t, c)
+	data := record.MulDiv(record.MulDiv(c.Missing, dataPrice, 1e9), hour, uint64(t.work()))
+	data = min(data, record.MulDiv(uint64(ceiling), dataCap, ppm))
+	return record.Amount(record.MulDiv(uint64(ceiling), share, ppm) + data)
 }
 
 func distance(t Task, c Candidate) uint64 {
@@ -136,7 +136,7 @@ func distance(t Task, c Candidate) uint64 {
 	if c.RTT < 0 {
 		return most
 	}
-	return min(mulDiv(uint64(max(c.RTT-rttFree, 0)), weight, 1), most)
+	return min(record.MulDiv(uint64(max(c.RTT-rttFree, 0)), weight, 1), most)
 }
 
 // ages are measured on owners' real idle windows: the chance, in ppm, that one which
@@ -152,22 +152,12 @@ func survival(age, span record.Millis) uint64 {
 	for i := 1; i < len(ages) && age > 0; i++ {
 		lo, hi := ages[i-1], ages[i]
 		within := uint64(min(age, hi.age) - lo.age)
-		lives = lo.lives + mulDiv(hi.lives-lo.lives, within, uint64(hi.age-lo.age))
+		lives = lo.lives + record.MulDiv(hi.lives-lo.lives, within, uint64(hi.age-lo.age))
 		if age <= hi.age {
 			break
 		}
 	}
-	return ppm - mulDiv(ppm-lives, uint64(min(max(span, 0), 3_600_000)), 3_600_000)
-}
-
-// mulDiv returns a·b/c, rounded down, or the largest number when that is too large.
-func mulDiv(a, b, c uint64) uint64 {
-	hi, lo := bits.Mul64(a, b)
-	if hi >= c {
-		return math.MaxUint64
-	}
-	q, _ := bits.Div64(hi, lo, c)
-	return q
+	return ppm - record.MulDiv(ppm-lives, uint64(min(max(span, 0), 3_600_000)), 3_600_000)
 }
 
 func add(a, b record.Amount) record.Amount {

@@ -242,7 +242,7 @@ func (n *census) dearer(cs []Candidate) (Relaxation, bool) {
 		flags = append(flags, "--max-price "+credits(low))
 	}
 	if Ceiling(t, n.p) < low {
-		each := mulDiv(uint64(low), uint64(t.work()), hour) + 1
+		each := record.MulDiv(uint64(low), uint64(t.work()), hour) + 1
 		t.Terms.MaxTotal = record.Amount(each) * record.Amount(max(t.Terms.Shards, 1))
 		flags = append(flags, "--max-total "+credits(t.Terms.MaxTotal))
 	}

@@ -273,7 +273,7 @@ func (n *census) shortlist(k int, beacon record.Ref) []record.NodeID {
 	if len(n.fits) <= most {
 		return ids(n.fits)
 	}
-	top := n.fits[0].score + record.Amount(mulDiv(uint64(Ceiling(n.t, n.p)), near, ppm))
+	top := n.fits[0].score + record.Amount(record.MulDiv(uint64(Ceiling(n.t, n.p)), near, ppm))
 	pool := slices.IndexFunc(n.fits, func(f fit) bool { return f.score > top })
 	if pool < 0 {
 		pool = len(n.fits)

@@ -44,7 +44,7 @@ func (s Standing) on(at record.Millis) Standing {
 		s.Good, s.Bad, s.Day = 0, 0, to // 40 halvings leave nothing
 	}
 	for ; s.Day < to; s.Day++ {
-		s.Good, s.Bad = mulDiv(s.Good, decay, ppm), mulDiv(s.Bad, decay, ppm)
+		s.Good, s.Bad = record.MulDiv(s.Good, decay, ppm), record.MulDiv(s.Bad, decay, ppm)
 	}
 	return s
 }
@@ -57,12 +57,12 @@ func (s Standing) Reliability() uint32 {
 	if n == 0 {
 		return 0
 	}
-	spread := mulDiv(s.Good, s.Bad, n) + zz/4 // millionths, below 2^40
-	high, low := s.Good+zz/2, mulDiv(root(spread*ppm), z, 1000)
+	spread := record.MulDiv(s.Good, s.Bad, n) + zz/4 // millionths, below 2^40
+	high, low := s.Good+zz/2, record.MulDiv(root(spread*ppm), z, 1000)
 	if low >= high {
 		return 0
 	}
-	return uint32(mulDiv(high-low, ppm, n+zz))
+	return uint32(record.MulDiv(high-low, ppm, n+zz))
 }
 
 // root is the square root of n, rounded down, by Newton's method from above.

@@ -187,7 +187,7 @@ func (p *Provider) refuseLocked(l record.Signed[record.Lease], h hold) error {
 		return wire.Refuse(wire.Invalid, "start: the lease is for another job")
 	case l.By() != h.job.By() && l.By() != h.job.Value.Delegate:
 		return wire.Refuse(wire.Denied, "start: signed by neither the tenant nor his delegate")
-	case mulDiv(uint64(v.Rate), uint64(p.device.Speed), 1000) < uint64(v.Bid.Value.Ask):
+	case record.MulDiv(uint64(v.Rate), uint64(p.device.Speed), 1000) < uint64(v.Bid.Value.Ask):
 		return wire.Refuse(wire.Invalid, "start: the rate is below the bid's ask")
 	case v.Reserve == 0:
 		return wire.Refuse(wire.Invalid, "start: the lease reserves nothing to pay from")
@@ -258,7 +258,7 @@ func (p *Provider) work(ctx context.Context, l *lease, q wire.StartRequest, gate
 	ran := p.now()
 	sealed, err := p.manifest(run, l, gateway, res)
 	if err == nil {
-		_, err = p.cfg.Blobs.PutAll(wholeHour(ran+l.job.Value.Retention), sealed)
+		_, err = p.cfg.Blobs.PutAll((ran + l.job.Value.Retention).WholeHour(), sealed)
 	}
 	if err != nil {
 		return wire.LeaseEvent{}, lost(fmt.Errorf("keep the manifest: %w", err))
@@ -296,7 +296,7 @@ func (l *lease) say(e wire.LeaseEvent) {
 // earns is what work comes to at the lease's rate, before fees.
 func (l *lease) earns(w record.Work) record.Amount {
 	const hour = uint64(time.Hour)
-	return min(record.Amount(mulDiv(uint64(l.signed.Value.Rate), uint64(w), hour)), l.signed.Value.Reserve)
+	return min(record.Amount(record.MulDiv(uint64(l.signed.Value.Rate), uint64(w), hour)), l.signed.Value.Reserve)
 }
 
 func (l *lease) ended() bool {

@@ -136,7 +136,11 @@ func (p *Provider) Run(ctx context.Context) error {
 			return nil
 		case <-next:
 		case <-p.hungUp:
-			<-time.After(advertAgain) // a gateway that restarts is not there at once
+			select { // a gateway that restarts is not there at once
+			case <-ctx.Done():
+				return nil
+			case <-time.After(advertAgain):
+			}
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/bits"
 	"path"
 	"slices"
 	"strconv"
@@ -271,7 +270,7 @@ func (p *Provider) handOver(ctx context.Context, l *lease, r *run, gateway recor
 	if push {
 		refs = append(refs, manifest)
 	}
-	if err := p.cfg.Blobs.PinAll(wholeHour(p.now()+l.job.Value.Retention), refs...); err != nil {
+	if err := p.cfg.Blobs.PinAll((p.now() + l.job.Value.Retention).WholeHour(), refs...); err != nil {
 		return fmt.Errorf("keep outputs: %w", err)
 	}
 	l.mu.Lock()
@@ -307,12 +306,6 @@ func (p *Provider) push(ctx context.Context, refs []record.Ref, gateway record.N
 // pushFor is how long outputs wait for their gateway.
 const pushFor = 10 * time.Minute
 
-// wholeHour rounds up: each pin that says something new costs a sync.
-func wholeHour(t record.Millis) record.Millis {
-	const hour = 3_600_000
-	return (t + hour - 1) / hour * hour
-}
-
 func (p *Provider) receipt(l *lease, body record.Body, res sandbox.Result) record.Receipt {
 	v := l.signed.Value
 	r := record.Receipt{Lease: l.signed.Ref(), Job: v.Job, Shard: v.Shard, Attempt: v.Attempt, Module: body.Module.Ref,
@@ -321,14 +314,4 @@ func (p *Provider) receipt(l *lease, body record.Body, res sandbox.Result) recor
 	r.Usage = record.Usage{Meter: record.CPUTime, Wall: u.Wall, CPU: u.CPU, Kernel: u.Kernel, FLOP: u.FLOP, Bytes: u.Bytes, Memory: u.Memory,
 		Work: record.Work(u.Work + u.CPU/max(p.cfg.Mesh.Params.GuestDiv, 1))}
 	return r
-}
-
-// mulDiv returns a·b/c, saturating.
-func mulDiv(a, b, c uint64) uint64 {
-	hi, lo := bits.Mul64(a, b)
-	if hi >= c {
-		return 1<<64 - 1
-	}
-	q, _ := bits.Div64(hi, lo, c)
-	return q
 }
