@@ -269,7 +269,7 @@ func (r *serving) lost() (Result, error) {
 	case r.end == Cancelled:
 		res.End, res.Error = Cancelled, "cancelled"
 		return res, nil
-	case r.w.alone(r) && outOfMemory(r.w.proc):
+	case r.w.alone(r) && r.w.proc.Tail != nil && outOfMemory(r.w.proc.Tail()):
 		res.End, res.Error = OverLimit, "the worker process ran out of memory"
 		return res, nil
 	}
@@ -278,14 +278,19 @@ func (r *serving) lost() (Result, error) {
 	return Result{}, fmt.Errorf("%w: %w%s", ErrWorkerLost, r.w.why, lastWords(r.w.proc))
 }
 
-// outOfMemory reports whether the Go runtime said so when it died. A guest cannot
-// write there.
-func outOfMemory(proc *Process) bool {
-	if proc.Tail == nil {
-		return false
+// outOfMemory reports whether the Go runtime died for want of memory. A guest cannot
+// write there. Near the cap the runtime finds out in one of three ways: it is refused
+// memory and says so, it is refused a thread's stack, or it uses an address that it was
+// not given: a fault at zero in its own code, while it runs no goroutine.
+func outOfMemory(words string) bool {
+	for _, sign := range []string{"out of memory", "cannot allocate memory", "pthread_create failed: Resource temporarily unavailable"} {
+		if strings.Contains(words, sign) {
+			return true
+		}
 	}
-	words := proc.Tail()
-	return strings.Contains(words, "out of memory") || strings.Contains(words, "cannot allocate memory")
+	_, fault, segv := strings.Cut(words, "SIGSEGV: segmentation violation\n")
+	head, frames, idle := strings.Cut(fault, "[idle]:\n")
+	return segv && idle && strings.Contains(head, "addr=0x0\n") && strings.Contains(head, "goroutine 0 ") && strings.HasPrefix(frames, "runtime.")
 }
 
 // cancel stops the run from the agent's side: by word, and after Grace by force.
