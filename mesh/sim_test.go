@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,13 +20,16 @@ import (
 // A fabric is a simulated network that can be cut in two.
 type fabric struct {
 	simnet.PerfectRouter
-	cut atomic.Bool
+	cut  atomic.Bool
+	join sync.RWMutex // no packet reaches a link that has not started
 }
 
 func (f *fabric) SendPacket(p simnet.Packet) error {
 	if f.cut.Load() {
 		return nil // lost
 	}
+	f.join.RLock()
+	defer f.join.RUnlock()
 	_ = f.PerfectRouter.SendPacket(p) // who has no such address never answers
 	return nil
 }
@@ -36,8 +40,11 @@ func inSim(t *testing.T, test func(t *testing.T, f *fabric, socket func(host byt
 		f := &fabric{}
 		test(t, f, func(host byte) net.PacketConn {
 			n := &simnet.Simnet{Router: f} // of its own, since it starts its links all at once
+			f.join.Lock()
 			c := n.NewEndpoint(&net.UDPAddr{IP: net.IPv4(10, 0, 0, host).To4(), Port: 7}, simnet.NodeBiDiLinkSettings{Latency: 10 * time.Millisecond})
-			if err := n.Start(); err != nil {
+			err := n.Start()
+			f.join.Unlock()
+			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { n.Close() })
