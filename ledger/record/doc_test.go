@@ -46,7 +46,7 @@ A record is a CBOR map; the first column is its key. A field that may be left ou
 left out when it is zero. NodeID, Ref and PublicKey are byte strings of 32 bytes. Amount
 is µcredits, Work is nanoseconds of the reference GPU, Millis is milliseconds since 1970
 or a span of them; they and the small enumerations are integers. Signed[X] is a byte
-string that holds a whole signed X.
+string that holds a whole signed X. A list of one-byte numbers is a byte string.
 `
 
 func recordsDocument(t *testing.T) []byte {
