@@ -47,7 +47,11 @@ func (l *Ledger) Apply(batch []record.Raw) ([]Outcome, error) {
 	if size > MaxBatch {
 		return nil, fmt.Errorf("append: batch of %d bytes, at most %d", size, MaxBatch)
 	}
-	outs, err := l.apply(openAll(batch, false))
+	return l.append(openAll(batch, false), stamp{})
+}
+
+func (l *Ledger) append(batch []opened, at stamp) ([]Outcome, error) {
+	outs, err := l.apply(batch, at)
 	if err != nil {
 		return nil, fmt.Errorf("append: %w", err)
 	}
@@ -105,28 +109,35 @@ func openPart(batch []record.Raw, out []opened, afresh bool) {
 }
 
 // apply takes its turn, plans the batch and commits the plan.
-func (l *Ledger) apply(batch []opened) ([]Outcome, error) {
+func (l *Ledger) apply(batch []opened, at stamp) ([]Outcome, error) {
 	if err := l.guard.writable(); err != nil {
-		return nil, err
-	}
-	release, err := l.hold()
-	if err != nil {
 		return nil, err
 	}
 	full := l.guard.whenFull()
 	select {
 	case l.turn <- struct{}{}:
 	case <-l.guard.stuck:
-		release()
 		return nil, l.guard.usable()
 	case <-full:
-		release()
 		return nil, l.guard.writable()
+	case <-l.guard.closing:
+		return nil, ErrClosed
+	}
+	release, err := l.hold() // with the turn: who has it may wait for all that hold
+	if err != nil {
+		<-l.turn
+		return nil, err
 	}
 	leave := func() { <-l.turn; release() }
-	now := max(record.At(l.cfg.Now()), l.Time())
-	p, outs, err := l.plan(batch, now)
+	if err := l.place(&at); err != nil {
+		leave()
+		return nil, err
+	}
+	p, outs, err := l.plan(batch, at)
 	if err != nil || len(p.raws) == 0 {
+		if err == nil {
+			l.passed(at)
+		}
 		leave()
 		return outs, l.guard.read(err)
 	}
@@ -144,14 +155,15 @@ type plan struct {
 	fresh map[string][]byte // what later entries of the batch read back
 	head  tree.Head
 	now   record.Millis
+	mark  uint64
 	raws  []record.Raw // entries taken
 	// failed is set when the store could not be read: what a rule says then is no
 	// refusal.
 	failed error
 }
 
-func (l *Ledger) plan(batch []opened, now record.Millis) (*plan, []Outcome, error) {
-	p := &plan{batch: l.db.NewBatch(), fresh: map[string][]byte{}, now: now, head: tree.Head{Size: l.Head().Size}}
+func (l *Ledger) plan(batch []opened, at stamp) (*plan, []Outcome, error) {
+	p := &plan{batch: l.db.NewBatch(), fresh: map[string][]byte{}, now: at.time, mark: at.mark, head: tree.Head{Size: l.Head().Size}}
 	p.view = view{mesh: l.mesh.Value, get: func(k []byte) ([]byte, error) {
 		if v, ok := p.fresh[string(k)]; ok {
 			return v, nil
@@ -177,7 +189,10 @@ func (l *Ledger) plan(batch []opened, now record.Millis) (*plan, []Outcome, erro
 		return p, nil, err
 	}
 	p.head.Root = record.Ref(root)
-	return p, outs, p.batch.Set([]byte(metaHead), headValue(p.head, now), nil)
+	if err := p.batch.Set([]byte(metaMark), u64(p.mark), nil); err != nil {
+		return p, nil, err
+	}
+	return p, outs, p.batch.Set([]byte(metaHead), headValue(p.head, p.now), nil)
 }
 
 // add decides one entry. An error is of the store, not of the entry.
@@ -258,7 +273,7 @@ func (l *Ledger) commit(p *plan) error {
 	}
 	err := l.kept.write(keptHead{
 		Mesh: l.mesh.Ref(), Before: before.Size, Prior: before.Root,
-		Size: p.head.Size, Root: p.head.Root, Time: p.now, Batch: p.raws,
+		Size: p.head.Size, Root: p.head.Root, Time: p.now, Batch: p.raws, Mark: p.mark,
 	})
 	if waited := p.batch.SyncWait(); err == nil {
 		err = waited
@@ -270,7 +285,7 @@ func (l *Ledger) commit(p *plan) error {
 	if err != nil {
 		return err
 	}
-	l.publish(head, p.now)
+	l.publish(head, stamp{p.now, p.mark})
 	l.count.commit.Observe(time.Since(start).Seconds())
 	return p.batch.Close()
 }
@@ -283,10 +298,10 @@ func written(err error) error {
 	return fmt.Errorf("write the log: %w: start again, and look at the disk if it stays so", err)
 }
 
-func (l *Ledger) publish(head tree.Head, now record.Millis) {
+func (l *Ledger) publish(head tree.Head, at stamp) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.head, l.time = head, now
+	l.head, l.time, l.mark = head, at.time, at.mark
 	if !l.closed {
 		close(l.grown)
 		l.grown = make(chan struct{})

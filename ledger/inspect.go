@@ -21,6 +21,7 @@ type stored struct {
 	mesh  record.Ref
 	head  tree.Head
 	time  record.Millis
+	mark  uint64
 	kept  record.Ref // root at the kept head's size, where the store reaches so far
 }
 
@@ -65,6 +66,9 @@ func (l *Ledger) look(best keptHead) (s stored, err error) {
 	}
 	s.mesh = record.Ref(form[1:])
 	if s.head, s.time, err = readHead(v); err != nil {
+		return s, err
+	}
+	if s.mark, err = v.number([]byte(metaMark)); err != nil {
 		return s, err
 	}
 	root, err := tlog.TreeHash(int64(s.head.Size), v)

@@ -43,6 +43,7 @@ type keptHead struct {
 	Root   record.Ref    `cbor:"5,keyasint"`
 	Time   record.Millis `cbor:"6,keyasint"`           // of the ledger at Batch
 	Batch  []record.Raw  `cbor:"7,keyasint,omitempty"` // entries Before to Size
+	Mark   uint64        `cbor:"8,keyasint,omitempty"` // of the ledger after Batch
 }
 
 const (

@@ -35,6 +35,7 @@ const (
 
 	metaFormat = "m/format" // version, mesh id
 	metaHead   = "m/head"   // size, root, time
+	metaMark   = "m/mark"   // of the order that the last batch came by; see Place
 )
 
 // format is the version of this layout.

@@ -96,6 +96,7 @@ func (e *SequenceError) Unwrap() error { return ErrSequence }
 // A Ledger is a log and its indexes.
 type Ledger struct {
 	cfg   Config
+	dir   string
 	mesh  record.Signed[record.Mesh]
 	key   crypto.Signer // nil when only read
 	db    *pebble.DB
@@ -113,7 +114,9 @@ type Ledger struct {
 	mu     sync.RWMutex
 	head   tree.Head     // durable
 	time   record.Millis // of its last batch
+	mark   uint64        // of the last batch placed, which may have been refused whole
 	grown  chan struct{} // closed and replaced at each commit
+	away   bool          // while another store takes this one's place
 	closed bool
 }
 
@@ -142,6 +145,9 @@ func (l *Ledger) hold() (release func(), err error) {
 	defer l.mu.RUnlock()
 	if l.closed {
 		return nil, ErrClosed
+	}
+	if l.away {
+		return nil, ErrReplaced
 	}
 	if err := l.guard.usable(); err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func open(dir string, m record.Signed[record.Mesh], key crypto.Signer, c Config)
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
 	l := &Ledger{
-		cfg: c, mesh: m, key: key, count: count, guard: newGuard(c.FS, dir, c.MinFree, c.Log),
+		cfg: c, dir: dir, mesh: m, key: key, count: count, guard: newGuard(c.FS, dir, c.MinFree, c.Log),
 		turn: make(chan struct{}, 1), grown: make(chan struct{}),
 	}
 	if err := l.open(dir); err != nil {
@@ -52,6 +52,9 @@ func open(dir string, m record.Signed[record.Mesh], key crypto.Signer, c Config)
 func (l *Ledger) open(dir string) error {
 	fs, store := l.cfg.FS, l.cfg.FS.PathJoin(dir, storeDir)
 	if l.key != nil {
+		if err := l.settle(dir, store); err != nil {
+			return err
+		}
 		if err := fs.MkdirAll(store, 0o700); err != nil {
 			return err
 		}
@@ -82,7 +85,9 @@ func (l *Ledger) open(dir string) error {
 	if err := s.compare(l.mesh.Ref(), best, slot >= 0, l.key == nil); err != nil {
 		return err
 	}
-	l.head, l.time = s.head, s.time
+	l.mu.Lock()
+	l.head, l.time, l.mark = s.head, s.time, s.mark
+	l.mu.Unlock()
 	if l.key == nil {
 		return l.openStore(store, lock, true)
 	}
@@ -162,11 +167,14 @@ func (l *Ledger) start(dir string, s stored, best keptHead, slot int) (err error
 		}
 	}
 	// Both slots are whole from here on.
-	now := keptHead{Mesh: l.mesh.Ref(), Before: l.head.Size, Prior: l.head.Root, Size: l.head.Size, Root: l.head.Root, Time: l.time}
+	now := keptHead{Mesh: l.mesh.Ref(), Before: l.head.Size, Prior: l.head.Root, Size: l.head.Size, Root: l.head.Root, Time: l.time, Mark: l.mark}
 	if err := l.kept.write(now); err != nil {
 		return err
 	}
-	l.head, err = tree.Sign(l.key, l.mesh.Ref(), l.head.Size, l.head.Root)
+	head, err := tree.Sign(l.key, l.mesh.Ref(), l.head.Size, l.head.Root)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.head = head
 	return err
 }
 
@@ -197,7 +205,7 @@ func (l *Ledger) create() error {
 // repeat applies the kept batch once more: the store lost it, or never had it.
 func (l *Ledger) repeat(h keptHead) error {
 	l.cfg.Log.Warn("ledger: repeat the last batch from the kept head", "from", h.Before, "to", h.Size)
-	p, outs, err := l.plan(openAll(h.Batch, true), h.Time)
+	p, outs, err := l.plan(openAll(h.Batch, true), stamp{h.Time, h.Mark})
 	if err != nil {
 		return err
 	}

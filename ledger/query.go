@@ -99,15 +99,23 @@ func (l *Ledger) Follow(ctx context.Context, from uint64) iter.Seq2[Row, error] 
 
 // Prove returns a proof that the entry at index stands in the log under the signed head.
 func (l *Ledger) Prove(index uint64) (p tree.Proof, err error) {
+	if l.key == nil {
+		return p, ErrReadOnly
+	}
+	return l.ProveUnder(l.Head(), index)
+}
+
+// ProveUnder returns a proof under an older head of this log, such as one that other
+// keepers have signed too.
+func (l *Ledger) ProveUnder(head tree.Head, index uint64) (p tree.Proof, err error) {
 	release, err := l.hold()
 	if err != nil {
 		return p, err
 	}
 	defer release()
-	head := l.Head()
 	switch {
-	case l.key == nil:
-		return p, ErrReadOnly
+	case head.Size > l.Head().Size:
+		return p, fmt.Errorf("%w: a head of %d entries, the log has %d", ErrNotFound, head.Size, l.Head().Size)
 	case index >= head.Size:
 		return p, fmt.Errorf("%w: index %d of %d", ErrNotFound, index, head.Size)
 	}

@@ -183,7 +183,7 @@ func (a *audit) count() (uint64, error) {
 	keys, states := uint64(0), 0
 	for it.First(); it.Valid(); it.Next() {
 		switch k := it.Key(); {
-		case string(k) == metaFormat || string(k) == metaHead:
+		case string(k) == metaFormat || string(k) == metaHead || string(k) == metaMark:
 		case k[0] == 's':
 			states++
 			if want, ok := a.states[string(k)]; !ok || !bytes.Equal(want, it.Value()) {

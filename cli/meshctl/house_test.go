@@ -44,6 +44,7 @@ const house = `
 3 mesh/provider     | ledger/record gpu/kernel sandbox mesh/identity mesh/wire mesh/blob mesh/policy
 3 mesh/keeper       | ledger/record ledger/account ledger mesh/wire
 3 mesh/author       | ledger/record mesh/wire
+3 ledger/quorum     | ledger/record ledger/tree ledger
 3 gpu               | gpu/kernel gpu/cpu gpu/simgpu
 
 4 mesh/gateway      | ledger/record ledger/account mesh/identity mesh/wire mesh/author mesh/market mesh/plan
@@ -76,7 +77,8 @@ var never = map[string][]string{
 var owners = map[string]string{
 	"github.com/tetratelabs/wazero":    "sandbox/engine",
 	"github.com/quic-go/quic-go":       "mesh mesh/meshtest",
-	"github.com/cockroachdb/pebble/v2": "ledger mesh/meshtest",
+	"github.com/cockroachdb/pebble/v2": "ledger ledger/quorum mesh/meshtest",
+	"github.com/hashicorp/raft":        "ledger/quorum",
 	"github.com/urfave/cli/v2":         "cli",
 	"github.com/mmcloughlin/avo":       "", // only gpu/cpu/asm, a module of its own, writes kernels with it
 	"C":                                "",
