@@ -167,6 +167,12 @@ func (c *Client) Status(ctx context.Context, id record.NodeID) (wire.StatusReply
 	return wire.Call(ctx, c.end, id, wire.Status, wire.StatusRequest{})
 }
 
+// Wish asks a provider of which the caller is the operator to sell, to drain or to pause, and
+// returns what it sells then. A pause is answered once nothing runs.
+func (c *Client) Wish(ctx context.Context, id record.NodeID, w uint8) (wire.Offer, error) {
+	return wire.Call(ctx, c.end, id, wire.Wish, wire.WishRequest{Wish: w})
+}
+
 // A Head is the newest tree head of the log.
 func (c *Client) Head(ctx context.Context) (wire.HeadReply, error) {
 	return wire.Call(ctx, c.end, c.keeper(), wire.Head, wire.HeadRequest{})

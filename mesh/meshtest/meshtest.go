@@ -185,10 +185,15 @@ func (m *Mesh) Verify() {
 	}
 }
 
-// Client returns a party's client. The test's end closes it.
-func (m *Mesh) Client(key identity.Key) *client.Client {
+// Client returns a party's client, who knows the addresses of the gateway and of the nodes
+// named. The test's end closes it.
+func (m *Mesh) Client(key identity.Key, nodes ...*Node) *client.Client {
 	m.t.Helper()
-	c, err := client.Dial(m.t.Context(), key, m.File, client.Config{Packets: m.net.socket(m.t, m.net.addr(), 5*time.Millisecond), Addrs: m.addrs()})
+	addrs := m.addrs()
+	for _, n := range nodes {
+		addrs[n.Key.ID()] = n.addr.String()
+	}
+	c, err := client.Dial(m.t.Context(), key, m.File, client.Config{Packets: m.net.socket(m.t, m.net.addr(), 5*time.Millisecond), Addrs: addrs})
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -39,8 +39,11 @@ type Config struct {
 	Dir string
 	// Gateway, Provider and Keeper are the roles.
 	Gateway, Provider, Keeper bool
-	// Policy is the provider's.
+	// Policy is the provider's, and Sensor watches its device.
 	Policy policy.Policy
+	Sensor provider.Sensor
+	// Operator may take the provider's device back. The node's own key always may.
+	Operator record.NodeID
 	// Workers shapes the pool of worker processes.
 	Workers sandbox.Config
 	// Ledger shapes the keeper's ledger.
@@ -174,7 +177,12 @@ func (n *Node) connect() error {
 			n.end.Learn(id, mesh.Host(addr))
 		}
 	}
-	n.mux.Roles = func(id record.NodeID) wire.Role { return wire.RolesIn(m, id) }
+	n.mux.Roles = func(id record.NodeID) wire.Role {
+		if id == n.ID() || id == n.cfg.Operator {
+			return wire.RolesIn(m, id) | wire.Operator
+		}
+		return wire.RolesIn(m, id)
+	}
 	n.author = author.New(n.key, n.end, m)
 	return nil
 }

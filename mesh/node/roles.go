@@ -64,7 +64,7 @@ func (n *Node) sell() (err error) {
 	}
 	n.pool = sandbox.NewPool(w)
 	n.seller, err = provider.New(provider.Config{Key: n.key, Mesh: n.mesh.Value, Open: n.end, Blobs: n.blobs, Pool: n.pool,
-		Policy: n.cfg.Policy, Now: n.cfg.Now, Log: n.cfg.Log})
+		Policy: n.cfg.Policy, Sensor: n.cfg.Sensor, Now: n.cfg.Now, Log: n.cfg.Log})
 	if err != nil {
 		return err
 	}

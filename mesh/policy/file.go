@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,6 +63,20 @@ slots: 0
 
 # hand-back: when you want the device back, its task is gone within this time.
 hand-back: 5s
+
+# foreign-load: when work that is not the node's takes more than this many percent of the
+# device's time for 3 seconds, the device is yours again.
+foreign-load: 5
+
+# quiet: the device is for sale again when it has been left alone for so long.
+quiet: 3m
+
+# max-celsius: when the device is hotter than this it rests. 0 is no cap; where no sensor
+# tells there is none.
+max-celsius: 0
+
+# max-watts: when the device draws more than this it rests. 0 is no cap, as above.
+max-watts: 0
 `
 
 type file struct {
@@ -72,8 +87,12 @@ type file struct {
 	MinWindow *text[record.Millis]  `yaml:"min-window"`
 	Tiers     []text[record.Tier]   `yaml:"tiers"`
 	Tenants   []text[record.NodeID] `yaml:"tenants"`
-	Slots     uint32                `yaml:"slots"`
+	Slots     *text[uint32]         `yaml:"slots"`
 	HandBack  *text[record.Millis]  `yaml:"hand-back"`
+	Load      *text[uint32]         `yaml:"foreign-load"`
+	Quiet     *text[record.Millis]  `yaml:"quiet"`
+	Celsius   *text[uint32]         `yaml:"max-celsius"`
+	Watts     *text[uint32]         `yaml:"max-watts"`
 }
 
 type weekly struct {
@@ -112,15 +131,22 @@ func read(b []byte) (Policy, error) {
 }
 
 func (f file) policy() (Policy, error) {
-	p := Policy{Floor: f.Floor.or(0), Region: f.Region, Zone: f.Zone.or(nil), Slots: f.Slots,
-		HandBack: f.HandBack.or(0), MinWindow: f.MinWindow.or(0)}
+	p := Policy{Floor: f.Floor.or(0), Region: f.Region, Zone: f.Zone.or(nil), Slots: f.Slots.or(0),
+		HandBack: f.HandBack.or(0), MinWindow: f.MinWindow.or(0),
+		Presence: Presence{Load: int(f.Load.or(0)), Quiet: f.Quiet.or(0), MaxCelsius: int(f.Celsius.or(0)), MaxWatts: int(f.Watts.or(0))}}
 	switch {
 	case len(f.Windows) > maxWindows:
 		return p, fmt.Errorf("%d windows, at most %d", len(f.Windows), maxWindows)
 	case len(f.Tenants) > maxTenants:
 		return p, fmt.Errorf("%d tenants, at most %d", len(f.Tenants), maxTenants)
-	case f.Slots > maxSlots:
-		return p, fmt.Errorf("slots: %d, at most %d", f.Slots, maxSlots)
+	case p.Slots > maxSlots:
+		return p, fmt.Errorf("slots: %d, at most %d", p.Slots, maxSlots)
+	case p.Presence.Load > 99:
+		return p, fmt.Errorf("foreign-load: %d percent: want 1 to 99, or 0 for the default", p.Presence.Load)
+	case p.Presence.MaxCelsius > 200:
+		return p, fmt.Errorf("max-celsius: %d: want up to 200, or 0 for no cap", p.Presence.MaxCelsius)
+	case p.Presence.MaxWatts > 5000:
+		return p, fmt.Errorf("max-watts: %d: want up to 5000, or 0 for no cap", p.Presence.MaxWatts)
 	case len(f.Region) > 64:
 		return p, errors.New("region: at most 64 bytes")
 	}
@@ -186,6 +212,8 @@ func (t *text[T]) UnmarshalYAML(n *yaml.Node) (err error) {
 		*v, err = location(n.Value)
 	case *int:
 		*v, err = minute(n.Value)
+	case *uint32:
+		*v, err = count(n.Value)
 	case *record.Millis:
 		*v, err = span(n.Value)
 	case *record.Tier:
@@ -216,6 +244,15 @@ func minute(s string) (int, error) {
 		return 0, fmt.Errorf("%q is not a time of day: want \"18:00\", in quotes", s)
 	}
 	return t.Hour()*60 + t.Minute(), nil
+}
+
+// count is strict where the decoder would take 1.5 for 1.
+func count(s string) (uint32, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a whole number from 0", s)
+	}
+	return uint32(n), nil
 }
 
 func span(s string) (record.Millis, error) {

@@ -30,6 +30,7 @@ type Policy struct {
 	Slots     uint32          // tasks at once; zero leaves it to the node
 	HandBack  record.Millis   // the owner has his device back so soon; zero means 5 s
 	MinWindow record.Millis   // shorter rests of a window are not sold
+	Presence  Presence        // what takes the device back
 }
 
 // A Weekly is a window of every week in wall-clock time.

@@ -47,7 +47,7 @@ hand-back: 2s
 			{all, 720, 810}}, MinWindow: 600_000, Tiers: []record.Tier{record.Bronze, record.Silver}, Tenants: []record.NodeID{id}, Slots: 3, HandBack: 2000}},
 		"a number as floor":         {file: "floor: 0.25", want: Policy{Floor: 250_000}},
 		"days over the end of week": {file: `windows: [{days: fri-mon, from: "00:00", until: "00:00"}]`, want: Policy{Windows: []Weekly{{[7]bool{true, true, false, false, false, true, true}, 0, 1440}}}},
-		"the sample sells it all":   {file: Sample, want: Policy{Zone: time.UTC, HandBack: HandBack, Windows: nil, Tiers: nil}},
+		"the sample sells it all":   {file: Sample, want: Policy{Zone: time.UTC, HandBack: HandBack, Presence: Presence{Load: foreignLoad, Quiet: quietFor}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Parse([]byte(tc.file))
@@ -80,6 +80,7 @@ func TestParseRefuses(t *testing.T) {
 		"no tenant":                {"tenants: [me]\n", `line 1: "me" is not a node id`},
 		"many slots":               {"slots: 1025\n", "at most 1024"},
 		"negative slots":           {"slots: -1\n", "line 1"},
+		"half a slot":              {"slots: 1.5\n", "line 1"},
 		"a list":                   {"- floor\n", "line 1"},
 		"a second document":        {"floor: 1\n---\nfloor: 2\n", "a second document"},
 		"no yaml":                  {"floor: [\n", "line "},

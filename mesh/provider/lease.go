@@ -10,6 +10,7 @@ import (
 
 	"idlemesh/ledger/record"
 	"idlemesh/mesh/blob"
+	"idlemesh/mesh/policy"
 	"idlemesh/mesh/wire"
 	"idlemesh/sandbox"
 )
@@ -71,7 +72,7 @@ func (p *Provider) start(ctx context.Context, c wire.Caller, q wire.StartRequest
 	err = l.relay(ctx, events, send)
 	if err != nil && !l.ended() {
 		select {
-		case p.hungUp <- struct{}{}:
+		case p.again <- struct{}{}:
 		default:
 		}
 	}
@@ -114,7 +115,7 @@ func (l *lease) relay(ctx context.Context, events chan *wire.LeaseEvent, send fu
 // leave tells a listener that the node closes, and waits for him to hang up: what is on
 // its way when the socket closes is lost.
 func (l *lease) leave(ctx context.Context, send func(wire.LeaseEvent) error) error {
-	err := send(wire.LeaseEvent{Lost: errClosing.Error()})
+	err := send(wire.LeaseEvent{Lost: l.err.Error()})
 	if err == nil {
 		<-ctx.Done()
 	}
@@ -193,6 +194,8 @@ func (p *Provider) refuseLocked(l record.Signed[record.Lease], h hold) error {
 		return wire.Refuse(wire.Invalid, "start: the lease reserves nothing to pay from")
 	case p.life == nil || p.life.Err() != nil || p.closed:
 		return lost(errClosing)
+	case p.claim.State == policy.Reclaimed:
+		return lost(fmt.Errorf("%w: %s", errReclaimed, p.claim.Why))
 	}
 	return nil
 }
@@ -200,6 +203,14 @@ func (p *Provider) refuseLocked(l record.Signed[record.Lease], h hold) error {
 // lost is what listeners hear of a run that the node lost. After Unavailable a gateway
 // would ask again; this is for good.
 func lost(err error) error { return wire.Refuse(wire.Internal, err.Error()) }
+
+// gone is why a run's context ended, in words for the gateway.
+func gone(ctx context.Context) error {
+	if err := context.Cause(ctx); errors.Is(err, errReclaimed) {
+		return err
+	}
+	return errClosing
+}
 
 // carryOut runs the lease to its receipt.
 func (p *Provider) carryOut(ctx context.Context, l *lease, q wire.StartRequest, gateway record.NodeID) {
@@ -253,7 +264,7 @@ func (p *Provider) work(ctx context.Context, l *lease, q wire.StartRequest, gate
 		return wire.LeaseEvent{}, lost(fmt.Errorf("run: %w", err))
 	}
 	if res.End == sandbox.Cancelled && context.Cause(ctx) != errStopped {
-		return wire.LeaseEvent{}, lost(errClosing)
+		return wire.LeaseEvent{}, lost(gone(ctx))
 	}
 	ran := p.now()
 	sealed, err := p.manifest(run, l, gateway, res)

@@ -39,6 +39,9 @@ type Config struct {
 
 	// Policy is what the owner sells. The zero value sells all, always.
 	Policy policy.Policy
+	// Sensor watches the device. Nil means that nothing but windows and the owner's word
+	// takes it back.
+	Sensor Sensor
 	// Now tells the time. Nil means time.Now.
 	Now func() time.Time
 	// Log receives events. Nil means slog.Default().
@@ -51,11 +54,15 @@ type Provider struct {
 	sealer *identity.Sealer
 	opener *identity.Opener
 	runs   sync.WaitGroup
-	hungUp chan struct{} // a gateway left a running lease
+	again  chan struct{} // advertise soon: a gateway hung up, or there is news
+	eyes   sync.Mutex    // held while the device is looked at
+	blind  string        // what the sensor's last new error said; under eyes
 
 	mu      sync.Mutex
 	life    context.Context // Run's; nil before it
 	closed  bool            // nothing begins any more
+	wish    policy.Wish
+	claim   policy.Claim
 	device  record.Device
 	grade   []string
 	ran     string // versions that results depend on
@@ -96,7 +103,7 @@ func New(c Config) (*Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("provider: %w", err)
 	}
-	return &Provider{cfg: c, sealer: identity.NewSealer(), opener: opener, hungUp: make(chan struct{}, 1), holds: map[record.Ref]hold{}, leases: map[record.Ref]*lease{}}, nil
+	return &Provider{cfg: c, sealer: identity.NewSealer(), opener: opener, again: make(chan struct{}, 1), holds: map[record.Ref]hold{}, leases: map[record.Ref]*lease{}}, nil
 }
 
 // Register answers a provider's verbs.
@@ -104,6 +111,7 @@ func (p *Provider) Register(m *wire.Mux) {
 	wire.Handle(m, wire.Solicit, p.bid)
 	wire.HandleStream(m, wire.Start, p.start)
 	wire.Handle(m, wire.Stop, p.stop)
+	wire.Handle(m, wire.Wish, p.obey)
 }
 
 // Run advertises until ctx ends, then ends every lease and waits for it.
@@ -124,6 +132,10 @@ func (p *Provider) Run(ctx context.Context) error {
 	p.device = record.Device{Model: info.Model, Backend: info.Backend, VRAM: info.VRAM, Speed: info.Speed, Simulated: info.Simulated}
 	p.mu.Unlock()
 	defer p.wait()
+	p.look()
+	var watch sync.WaitGroup
+	watch.Go(func() { p.watch(ctx) })
+	defer watch.Wait()
 	p.cfg.Log.Debug("for sale", "device", info.Model, "simulated", info.Simulated, "ask", p.cfg.Policy.Floor, "slots", p.cfg.Policy.Slots)
 	for {
 		next := time.After(advertEvery)
@@ -135,7 +147,7 @@ func (p *Provider) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-next:
-		case <-p.hungUp:
+		case <-p.again:
 			select { // a gateway that restarts is not there at once
 			case <-ctx.Done():
 				return nil
@@ -166,12 +178,12 @@ func (p *Provider) Offer() *wire.Offer {
 	now := p.now()
 	return &wire.Offer{Device: p.device, Ask: p.cfg.Policy.Floor, Region: p.cfg.Policy.Region, Tiers: p.cfg.Policy.Sells(),
 		Slots: p.cfg.Policy.Slots, Leases: p.running, Open: p.openLocked(now), Windows: p.cfg.Policy.Open(now, now+ahead),
-		Done: p.done, Grade: p.grade}
+		Done: p.done, Grade: p.grade, State: p.claim.State.String(), Why: p.claim.Why}
 }
 
 func (p *Provider) openLocked(now record.Millis) bool {
 	w := p.cfg.Policy.Open(now, now+1)
-	return len(w) > 0 && w[0].From <= now
+	return len(w) > 0 && w[0].From <= now && p.claim.State == policy.Free
 }
 
 // heldLocked counts the holds that stand, and drops the others.
@@ -193,7 +205,9 @@ func (p *Provider) advertise(ctx context.Context) bool {
 		Seq: p.seq, Expires: now + advertLife, Ask: p.cfg.Policy.Floor, Region: p.cfg.Policy.Region, Device: p.device,
 		Slots: p.cfg.Policy.Slots, Windows: p.cfg.Policy.Open(now, now+ahead), Tiers: p.cfg.Policy.Sells(), Grade: p.grade,
 	}
-	a.Free = a.Slots - min(a.Slots, p.running)
+	if p.claim.State == policy.Free {
+		a.Free = a.Slots - min(a.Slots, p.running)
+	}
 	p.mu.Unlock()
 	s, err := record.Sign(p.cfg.Key, a)
 	if err != nil {
@@ -252,7 +266,7 @@ func (p *Provider) hold(now record.Millis, q wire.Solicitation) ([]record.Bid, e
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.life == nil || !p.openLocked(now) {
-		return nil, wire.Refuse(wire.Unavailable, "bid: outside the owner's windows")
+		return nil, wire.Refuse(wire.Unavailable, "bid: not for sale now: "+cmp.Or(p.claim.Why, "outside its owner's windows"))
 	}
 	used := p.running + p.heldLocked(now) + p.bidding
 	free := min(p.cfg.Policy.Slots-min(p.cfg.Policy.Slots, used), max(q.N, 1))

@@ -7,10 +7,11 @@ type Role uint16
 
 // Roles.
 const (
-	Anyone  Role = 1 << iota // any key that completed the handshake
-	Gateway                  // in the mesh file
-	Keeper                   // in the mesh file
-	Owner                    // of the object that the request names
+	Anyone   Role = 1 << iota // any key that completed the handshake
+	Gateway                   // in the mesh file
+	Keeper                    // in the mesh file
+	Owner                     // of the object that the request names
+	Operator                  // of the node that is asked
 )
 
 // RolesIn returns the roles that mesh file m gives to id.

@@ -22,6 +22,9 @@ var (
 	Start   = Verb[StartRequest, LeaseEvent]{"start", Gateway}
 	Stop    = Verb[StopRequest, Ack]{"stop", Gateway}
 
+	// A provider answers its owner.
+	Wish = Verb[WishRequest, Offer]{"wish", Operator}
+
 	// A keeper answers everybody: the log is public.
 	Append  = Verb[AppendRequest, Appended]{"append", Anyone} // each entry's author is checked by its signature
 	Head    = Verb[HeadRequest, HeadReply]{"head", Anyone}
@@ -67,6 +70,13 @@ type Offer struct {
 	Windows []record.Window `cbor:"8,keyasint,omitempty" json:"windows,omitempty"`
 	Done    uint64          `cbor:"9,keyasint" json:"done"` // leases ended since the start
 	Grade   []string        `cbor:"10,keyasint,omitempty" json:"missing_layers,omitempty"`
+	State   string          `cbor:"11,keyasint,omitempty" json:"state,omitempty"` // free, draining, reclaimed
+	Why     string          `cbor:"12,keyasint,omitempty" json:"why,omitempty"`   // it is not free
+}
+
+// A WishRequest is what a provider's owner asks for by hand: 0 sell, 1 drain, 2 pause.
+type WishRequest struct {
+	Wish uint8 `cbor:"1,keyasint"`
 }
 
 // A MeshRequest asks for the mesh file.
