@@ -86,6 +86,7 @@ func (u user) start(ctx context.Context, s *seat, c node.Config, background bool
 	if err != nil {
 		return nil, err
 	}
+	c.Operator = u.key.ID()
 	r, err := run(ctx, s, key, m, c)
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 )
 
 func (t terminal) nodeCommand() *cli.Command {
-	return &cli.Command{Name: "node", Usage: "this machine as a node", Subcommands: []*cli.Command{
+	return &cli.Command{Name: "node", Usage: "this machine as a node", Subcommands: append([]*cli.Command{
 		{
 			Name: "run", Usage: "sell this machine's time, or serve the mesh, until Ctrl-C",
 			Flags: []cli.Flag{
@@ -43,7 +43,7 @@ func (t terminal) nodeCommand() *cli.Command {
 			Description: "meshctl node status\nmeshctl node status -o json",
 			Action:      t.nodeStatus,
 		},
-	}}
+	}, t.wishCommands()...)}
 }
 
 func (t terminal) nodeRun(c *cli.Context) error {
@@ -160,6 +160,7 @@ func (t terminal) runMember(c *cli.Context, u user, m signedMesh, cfg node.Confi
 	if err != nil {
 		return err
 	}
+	cfg.Operator = u.key.ID()
 	r, err := run(c.Context, s, key, m, cfg)
 	if err != nil {
 		return errors.Join(err, s.leave())

@@ -142,6 +142,12 @@ func ownColumns() []column[nodeView] {
 		{head: "address", cell: of(func(s wire.StatusReply) string { return s.Addr })},
 		{head: "mesh", cell: of(func(s wire.StatusReply) string { return s.Name + " (" + s.Mesh.String()[:12] + ")" })},
 		{head: "roles", cell: of(func(s wire.StatusReply) string { return strings.Join(s.Roles, ", ") })},
+		{head: "device", cell: of(func(s wire.StatusReply) string {
+			if s.Offer == nil {
+				return ""
+			}
+			return offerState(*s.Offer)
+		})},
 		{head: "since", cell: of(func(s wire.StatusReply) string { return stamp(s.Since).String() })},
 		{head: "jobs", cell: of(func(s wire.StatusReply) string { return fmt.Sprintf("%d not ended", s.Jobs) })},
 		{head: "entries", cell: of(func(s wire.StatusReply) string { return fmt.Sprint(s.Entries) }), wide: true},
