@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"golang.org/x/mod/sumdb/tlog"
 
 	"idlemesh/ledger/account"
 	"idlemesh/ledger/record"
@@ -154,6 +153,7 @@ type plan struct {
 	batch *pebble.Batch
 	fresh map[string][]byte // what later entries of the batch read back
 	head  tree.Head
+	edge  edge
 	now   record.Millis
 	mark  uint64
 	raws  []record.Raw // entries taken
@@ -175,8 +175,11 @@ func (l *Ledger) plan(batch []opened, at stamp) (*plan, []Outcome, error) {
 		return v, err
 	}}
 	outs := make([]Outcome, len(batch))
+	var err error
+	if p.edge, err = readEdge(p.head.Size, p.view); err != nil {
+		return p, nil, err
+	}
 	for i, o := range batch {
-		var err error
 		if outs[i], err = p.add(o); err != nil {
 			return p, nil, err
 		}
@@ -184,11 +187,7 @@ func (l *Ledger) plan(batch []opened, at stamp) (*plan, []Outcome, error) {
 	if len(p.raws) == 0 {
 		return p, outs, nil
 	}
-	root, err := tlog.TreeHash(int64(p.head.Size), p.view)
-	if err != nil {
-		return p, nil, err
-	}
-	p.head.Root = record.Ref(root)
+	p.head.Root = p.edge.root()
 	if err := p.batch.Set([]byte(metaMark), u64(p.mark), nil); err != nil {
 		return p, nil, err
 	}
@@ -230,7 +229,7 @@ func (p *plan) add(o opened) (Outcome, error) {
 }
 
 func (p *plan) known(at uint64) (Outcome, error) {
-	leaf, err := p.leaf(at)
+	leaf, _, err := p.leaf(at)
 	return Outcome{Index: at, Time: leaf.Time, Known: true}, err
 }
 
@@ -244,21 +243,19 @@ func (p *plan) take(o opened, eff account.Effects) (Outcome, error) {
 	if err := derive(p.put, at, eff); err != nil {
 		return Outcome{}, err
 	}
-	if err := deriveTree(p.put, at, p.view); err != nil {
-		return Outcome{}, err
-	}
+	deriveTree(p.put, at, &p.edge)
 	p.head.Size++
 	p.raws = append(p.raws, o.entry.Raw())
 	return Outcome{Index: at.index, Time: p.now}, nil
 }
 
-// put adds to the batch. Only states, numbers and hashes are read back within it.
+// put adds to the batch. Only states, numbers and entries are read back within it.
 func (p *plan) put(k, v []byte) {
 	if err := p.batch.Set(k, v, nil); err != nil {
 		panic(fmt.Sprintf("ledger: set in an open batch: %v", err))
 	}
 	switch k[0] {
-	case 's', 't', 'k', 'e':
+	case 's', 'k', 'e':
 		p.fresh[string(k)] = v
 	}
 }

@@ -12,7 +12,8 @@ import (
 )
 
 // BenchmarkAppend appends jobs, a lease and a settlement each, everything on. Beside
-// its rate it reports what a bare write and fsync of as many bytes would reach.
+// its rate it reports its floors: what a bare write and fsync of as many bytes reaches,
+// and how many signatures a bare batch verification checks. An entry here has 2.7.
 func BenchmarkAppend(b *testing.B) {
 	for _, size := range []int{1, 64, 512} {
 		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
@@ -42,6 +43,7 @@ func BenchmarkAppend(b *testing.B) {
 			}
 			b.ReportMetric(float64(done)/b.Elapsed().Seconds(), "entries/s")
 			b.ReportMetric(rawSync(b, dir, size*1000), "fsync/s")
+			b.ReportMetric(rawVerify(b), "signatures/s")
 		})
 	}
 }

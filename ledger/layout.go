@@ -137,16 +137,11 @@ func deriveState(put func(k, v []byte), at []byte, f account.Effects) error {
 }
 
 // deriveTree puts the hashes that a leaf adds to the tree.
-func deriveTree(put func(k, v []byte), p placed, r tlog.HashReader) error {
-	hashes, err := tlog.StoredHashes(int64(p.index), p.leaf, r)
-	if err != nil {
-		return err
-	}
+func deriveTree(put func(k, v []byte), p placed, e *edge) {
 	first := uint64(tlog.StoredHashIndex(0, int64(p.index)))
-	for i, h := range hashes {
+	for i, h := range e.add(p.index, p.leaf) {
 		put(key(keyHash, u64(first+uint64(i))), h[:])
 	}
-	return nil
 }
 
 // bodyHash hashes an entry without its number, by which two of one idem are compared.

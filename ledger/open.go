@@ -228,12 +228,14 @@ func (l *Ledger) options(lock *pebble.Lock, readOnly bool) *pebble.Options {
 		Logger: l.guard, EventListener: l.guard.listener(),
 		FormatMajorVersion: pebble.FormatValueSeparation,
 		MemTableSize:       l.cfg.MemTable, MemTableStopWritesThreshold: 4,
-		CacheSize: 8 << 20, MaxOpenFiles: 256,
+		CacheSize: 64 << 20, MaxOpenFiles: 256,
 		WALBytesPerSync: 0, BytesPerSync: 512 << 10,
 	}
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		o.Levels[i].BlockSize = 16 << 10 // keys and parties repeat: more of them compress better
 	}
+	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionBalanced })
 	return o
 }
 

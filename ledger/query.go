@@ -57,7 +57,12 @@ func (l *Ledger) Query(ctx context.Context, q Query) iter.Seq2[Row, error] {
 		snap := l.db.NewSnapshot()
 		defer snap.Close()
 		s := search{q: q, r: snap, size: l.Head().Size, view: view{get: func(k []byte) ([]byte, error) { return getFrom(snap, k) }}}
-		if err := s.run(ctx, yield); err != nil {
+		left := false // by the caller, who must hear of nothing then
+		err = s.run(ctx, func(row Row, err error) bool {
+			left = !yield(row, err)
+			return !left
+		})
+		if err = cmp.Or(err, s.close()); err != nil && !left {
 			yield(Row{}, l.guard.read(err))
 		}
 	}
@@ -142,6 +147,8 @@ type search struct {
 	q    Query
 	r    pebble.Reader
 	size uint64
+
+	history *pebble.Iterator // of balances, once one was asked for
 }
 
 // filters are the index prefixes that a row must stand under, the narrowest first.
@@ -191,6 +198,13 @@ func (s *search) run(ctx context.Context, yield func(Row, error) bool) error {
 		}
 	}
 	return cmp.Or(it.Error(), it.Close(), context.Cause(ctx))
+}
+
+func (s *search) close() error {
+	if s.history == nil {
+		return nil
+	}
+	return s.history.Close()
 }
 
 // bounds turns times, hash and From into indexes.
@@ -256,11 +270,8 @@ func (s *search) row(index uint64, others [][]byte) (row Row, fits bool, err err
 		}
 	}
 	row.Index = index
-	if row.Leaf, err = s.get(key(keyEntry, at)); err != nil {
-		return row, false, err
-	}
-	leaf, err := s.leaf(index)
-	row.Time, row.Entry = leaf.Time, leaf.Entry
+	leaf, raw, err := s.leaf(index)
+	row.Time, row.Entry, row.Leaf = leaf.Time, leaf.Entry, raw
 	if err != nil || row.Time < s.q.Since || s.q.Until > 0 && row.Time >= s.q.Until {
 		return row, false, err
 	}
@@ -293,20 +304,36 @@ func (s *search) plays(want account.Party, at []byte) (bool, error) {
 
 // moves returns what the entry did to a party's accounts.
 func (s *search) moves(owner record.NodeID, index uint64) (out []account.Changed, err error) {
-	for k := account.Tenant; k <= account.Mint; k++ {
-		id := account.ID{Kind: k, Owner: owner}
-		if there, err := s.has(append(accountKey(keyBalance, id), u64(index)...)); err != nil {
-			return nil, err
-		} else if !there {
-			continue
-		}
-		before, now, err := balances(s.r, id, index+1)
-		if err != nil {
+	if s.history == nil {
+		if s.history, err = s.r.NewIter(&pebble.IterOptions{LowerBound: []byte(keyBalance), UpperBound: after(keyBalance)}); err != nil {
 			return nil, err
 		}
-		out = append(out, account.Changed{Account: id, Before: before, After: now})
 	}
-	return out, nil
+	for k := account.Tenant; k <= account.Mint; k++ {
+		c := account.Changed{Account: account.ID{Kind: k, Owner: owner}}
+		if there, err := changedAt(s.history, &c, index); err != nil {
+			return nil, err
+		} else if there {
+			out = append(out, c)
+		}
+	}
+	return out, s.history.Error()
+}
+
+// changedAt fills c's balances if the entry at index changed its account.
+func changedAt(history *pebble.Iterator, c *account.Changed, index uint64) (there bool, err error) {
+	prefix := accountKey(keyBalance, c.Account)
+	at := append(bytes.Clone(prefix), u64(index)...)
+	if !history.SeekGE(at) || !bytes.Equal(history.Key(), at) {
+		return false, nil
+	}
+	if err := c.After.UnmarshalBinary(history.Value()); err != nil {
+		return false, err
+	}
+	if history.Prev() && bytes.HasPrefix(history.Key(), prefix) {
+		err = c.Before.UnmarshalBinary(history.Value())
+	}
+	return true, err
 }
 
 // balances returns an account's last two balances in a log of size.

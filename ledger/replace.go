@@ -110,7 +110,7 @@ func (l *Ledger) compareCopy(c *Ledger, trusted tree.Head) error {
 	if record.Ref(root) != trusted.Root {
 		return fmt.Errorf("%w: the copy does not lead to its tree head", ErrCorrupt)
 	}
-	_, err = newAudit(c.db, c.mesh.Value).run(context.Background(), nil)
+	_, err = auditStore(context.Background(), c.db, c.mesh.Value, nil)
 	return err
 }
 

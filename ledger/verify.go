@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
-	"golang.org/x/mod/sumdb/tlog"
 
 	"idlemesh/ledger/account"
 	"idlemesh/ledger/record"
@@ -37,8 +36,7 @@ func (l *Ledger) Verify(ctx context.Context, progress func(done, total uint64)) 
 	defer release()
 	snap := l.db.NewSnapshot()
 	defer snap.Close()
-	a := newAudit(snap, l.mesh.Value)
-	rep, err := a.run(ctx, progress)
+	rep, err := auditStore(ctx, snap, l.mesh.Value, progress)
 	if err != nil {
 		return rep, fmt.Errorf("verify: %w", l.guard.read(err))
 	}
@@ -48,14 +46,34 @@ func (l *Ledger) Verify(ctx context.Context, progress func(done, total uint64)) 
 	return rep, nil
 }
 
+// auditStore recomputes r from its entries. What follows from them and what is stored
+// are compared as two sums over all keys and values, which takes one pass over the
+// store. Where they differ, a second, slower audit looks each key up and names the
+// first that is wrong.
+func auditStore(ctx context.Context, r pebble.Reader, m record.Mesh, progress func(done, total uint64)) (Report, error) {
+	a := newAudit(r, m)
+	a.sum = newSum()
+	rep, err := a.run(ctx, progress)
+	if err == nil || ctx.Err() != nil {
+		return rep, err
+	}
+	exact := newAudit(r, m)
+	if rep, named := exact.run(ctx, nil); named != nil {
+		return rep, named
+	}
+	return rep, err
+}
+
 // An audit replays a store's entries and compares what follows from them.
 type audit struct {
 	view
 	r      pebble.Reader
 	states map[string][]byte // s/, recomputed
-	keys   uint64            // others, recomputed
-	time   record.Millis     // of the entry before
-	differ error             // the first difference
+	edge   edge
+	sum    *sum          // of all that follows; nil looks each key up instead
+	keys   uint64        // recomputed, but states
+	time   record.Millis // of the entry before
+	differ error         // the first difference
 }
 
 func newAudit(r pebble.Reader, m record.Mesh) *audit {
@@ -64,7 +82,7 @@ func newAudit(r pebble.Reader, m record.Mesh) *audit {
 		if k[0] == 's' { // never from the store: that is what is audited
 			return a.states[string(k)], nil
 		}
-		return getFrom(r, k) // compared before it is read back
+		return getFrom(r, k)
 	}}
 	return a
 }
@@ -75,57 +93,91 @@ func (a *audit) run(ctx context.Context, progress func(done, total uint64)) (Rep
 		return Report{}, err
 	}
 	rep := Report{Head: head}
-	for rep.Entries < head.Size {
-		if err := ctx.Err(); err != nil {
-			return rep, context.Cause(ctx)
-		}
-		n := min(chunk, head.Size-rep.Entries)
-		if err := a.replay(rep.Entries, n); err != nil {
-			return rep, err
-		}
-		rep.Entries += n
-		if progress != nil {
-			progress(rep.Entries, head.Size)
-		}
+	if err := a.replayAll(ctx, &rep, progress); err != nil {
+		return rep, err
 	}
 	if a.time != last {
 		return rep, fmt.Errorf("%w: the head is of %d, the last entry of %d", ErrCorrupt, last, a.time)
 	}
-	root, err := tlog.TreeHash(int64(head.Size), a.view)
-	if err != nil {
-		return rep, err
-	}
-	if record.Ref(root) != head.Root {
+	if a.edge.root() != head.Root {
 		return rep, fmt.Errorf("%w: the entries do not lead to the tree head", ErrCorrupt)
 	}
 	rep.Keys, err = a.count()
 	return rep, err
 }
 
-// replay checks entries from to from+n.
-func (a *audit) replay(from, n uint64) error {
-	leaves, times, raws := make([][]byte, n), make([]record.Millis, n), make([]record.Raw, n)
-	for i := range n {
-		leaf, err := a.leaf(from + i)
-		if err != nil {
-			return err
-		}
-		if leaves[i], err = record.Encode(leaf); err != nil { // decoded strictly: the same bytes
-			return err
-		}
-		times[i], raws[i] = leaf.Time, leaf.Entry
+// replayAll replays one piece of the log while the next is read and its signatures are
+// verified.
+func (a *audit) replayAll(ctx context.Context, rep *Report, progress func(done, total uint64)) error {
+	size := rep.Head.Size
+	read := func(from uint64) <-chan piece {
+		c := make(chan piece, 1)
+		go func() { c <- a.piece(from, min(chunk, size-min(from, size))) }()
+		return c
 	}
-	for i, o := range openAll(raws, true) {
-		at := placed{index: from + uint64(i), time: times[i], entry: o.entry, leaf: leaves[i], body: o.body}
-		err := o.err
-		if err == nil {
-			err = a.one(at)
+	next := read(0)
+	defer func() { <-next }() // nothing that was started is left
+	for rep.Entries < size {
+		p := <-next
+		next = read(rep.Entries + uint64(len(p.placed)))
+		if err := cmp.Or(context.Cause(ctx), p.err); err != nil {
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("%w: entry %d: %w", ErrCorrupt, at.index, err)
+		for _, at := range p.placed {
+			if err := a.one(at); err != nil {
+				return fmt.Errorf("%w: entry %d: %w", ErrCorrupt, at.index, err)
+			}
+		}
+		rep.Entries += uint64(len(p.placed))
+		if progress != nil {
+			progress(rep.Entries, size)
 		}
 	}
 	return nil
+}
+
+// A piece is part of the log, in order, its signatures verified.
+type piece struct {
+	placed []placed
+	err    error
+}
+
+// piece reads entries from to from+n.
+func (a *audit) piece(from, n uint64) (p piece) {
+	raws := make([]record.Raw, n)
+	p.placed = make([]placed, n)
+	if n == 0 {
+		return p
+	}
+	it, err := a.r.NewIter(&pebble.IterOptions{LowerBound: key(keyEntry, u64(from)), UpperBound: key(keyEntry, u64(from+n))})
+	if err != nil {
+		return piece{err: err}
+	}
+	it.First()
+	for i := range n {
+		at := from + i
+		if !it.Valid() || binary.BigEndian.Uint64(it.Key()[len(keyEntry):]) != at {
+			err := cmp.Or(it.Error(), fmt.Errorf("%w: entry %d is missing", ErrCorrupt, at))
+			return piece{err: cmp.Or(err, it.Close())}
+		}
+		var leaf record.Leaf
+		if err := record.Decode(it.Value(), &leaf); err != nil {
+			return piece{err: cmp.Or(fmt.Errorf("%w: entry %d: %w", ErrCorrupt, at, err), it.Close())}
+		}
+		p.placed[i] = placed{index: at, time: leaf.Time, leaf: bytes.Clone(it.Value())} // canonical, so the bytes that follow from it
+		raws[i] = leaf.Entry
+		it.Next()
+	}
+	if err := it.Close(); err != nil {
+		return piece{err: err}
+	}
+	for i, o := range openAll(raws, true) {
+		if o.err != nil {
+			return piece{err: fmt.Errorf("%w: entry %d: %w", ErrCorrupt, from+uint64(i), o.err)}
+		}
+		p.placed[i].entry, p.placed[i].body = o.entry, o.body
+	}
+	return p
 }
 
 func (a *audit) one(p placed) error {
@@ -147,9 +199,7 @@ func (a *audit) one(p placed) error {
 	if err := derive(a.put, p, eff); err != nil {
 		return err
 	}
-	if err := deriveTree(a.put, p, a.view); err != nil {
-		return err
-	}
+	deriveTree(a.put, p, &a.edge)
 	return a.differ
 }
 
@@ -161,6 +211,10 @@ func (a *audit) put(k, v []byte) {
 		return
 	}
 	a.keys++
+	if a.sum != nil {
+		a.sum.add(k, v)
+		return
+	}
 	have, err := getFrom(a.r, k)
 	switch {
 	case a.differ != nil:
@@ -181,6 +235,10 @@ func (a *audit) count() (uint64, error) {
 		return 0, err
 	}
 	keys, states := uint64(0), 0
+	var stored *sum
+	if a.sum != nil {
+		stored = a.sum.fresh()
+	}
 	for it.First(); it.Valid(); it.Next() {
 		switch k := it.Key(); {
 		case string(k) == metaFormat || string(k) == metaHead || string(k) == metaMark:
@@ -190,7 +248,9 @@ func (a *audit) count() (uint64, error) {
 				return 0, cmp.Or(fmt.Errorf("%w: a %s does not follow from the entries", ErrCorrupt, name(k)), it.Close())
 			}
 		default:
-			keys++
+			if keys++; stored != nil {
+				stored.add(k, it.Value())
+			}
 		}
 	}
 	if err := cmp.Or(it.Error(), it.Close()); err != nil {
@@ -199,6 +259,9 @@ func (a *audit) count() (uint64, error) {
 	if keys != a.keys || states != len(a.states) {
 		return 0, fmt.Errorf("%w: %d keys and %d states are stored, %d and %d follow from the entries",
 			ErrCorrupt, keys, states, a.keys, len(a.states))
+	}
+	if stored != nil && stored.total != a.sum.total {
+		return 0, fmt.Errorf("%w: what is stored is not what follows from the entries", ErrCorrupt)
 	}
 	return keys + uint64(states), nil
 }

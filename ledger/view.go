@@ -119,19 +119,19 @@ func (v view) decode(k []byte, into any) error {
 	return nil
 }
 
-// leaf returns the leaf at an index.
-func (v view) leaf(index uint64) (l record.Leaf, err error) {
-	p, err := v.get(key(keyEntry, u64(index)))
+// leaf returns the leaf at an index, and its bytes.
+func (v view) leaf(index uint64) (l record.Leaf, raw []byte, err error) {
+	raw, err = v.get(key(keyEntry, u64(index)))
 	if err != nil {
-		return l, err
+		return l, nil, err
 	}
-	if p == nil {
-		return l, fmt.Errorf("%w: entry %d is missing", ErrCorrupt, index)
+	if raw == nil {
+		return l, nil, fmt.Errorf("%w: entry %d is missing", ErrCorrupt, index)
 	}
-	if err := record.Decode(p, &l); err != nil {
-		return l, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, index, err)
+	if err := record.Decode(raw, &l); err != nil {
+		return l, nil, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, index, err)
 	}
-	return l, nil
+	return l, raw, nil
 }
 
 func corrupt(what string, v []byte) error {

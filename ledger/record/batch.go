@@ -73,12 +73,12 @@ type loose[T Record] struct {
 }
 
 // MarshalCBOR embeds the signed bytes, as Signed does.
-func (l loose[T]) MarshalCBOR() ([]byte, error) { return Encode([]byte(l.raw)) }
+func (l loose[T]) MarshalCBOR() ([]byte, error) { return appendBytes(nil, l.raw), nil }
 
 // UnmarshalCBOR reads what Signed writes.
 func (l *loose[T]) UnmarshalCBOR(b []byte) (err error) {
-	var raw []byte
-	if err := Decode(b, &raw); err != nil {
+	raw, err := embedded(b)
+	if err != nil {
 		return err
 	}
 	*l, err = unverified[T](raw)

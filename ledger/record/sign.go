@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fxamacker/cbor/v2"
 	"github.com/oasisprotocol/curve25519-voi/primitives/ed25519"
 )
 
@@ -31,36 +30,6 @@ type Signed[T Record] struct {
 
 // A Raw is a signed record not yet checked.
 type Raw []byte
-
-// envelope is a COSE_Sign1 (RFC 9052 section 4.2) behind its tag: the unprotected
-// header is always empty.
-type envelope struct {
-	_           struct{} `cbor:",toarray"`
-	Protected   []byte
-	Unprotected map[int64]cbor.RawMessage
-	Payload     []byte
-	Signature   []byte
-}
-
-type protected struct {
-	Alg  int    `cbor:"1,keyasint"`
-	Key  []byte `cbor:"4,keyasint"` // kid: the whole public key
-	Type Type   `cbor:"16,keyasint"`
-}
-
-// sigStructure is what is signed (RFC 9052 section 4.4).
-type sigStructure struct {
-	_         struct{} `cbor:",toarray"`
-	Context   string
-	Protected []byte
-	External  []byte
-	Payload   []byte
-}
-
-const (
-	algEd25519 = -19  // RFC 9864
-	tagSign1   = 0xd2 // CBOR tag 18
-)
 
 // ErrSignature is returned for bytes that no key has signed.
 var ErrSignature = errors.New("signature does not verify")
@@ -85,19 +54,11 @@ func Sign[T Record](key crypto.Signer, v T) (Signed[T], error) {
 	if err != nil {
 		return Signed[T]{}, fmt.Errorf("sign: %w", err)
 	}
-	e := envelope{Protected: head, Unprotected: map[int64]cbor.RawMessage{}, Payload: payload}
-	msg, err := e.message()
-	if err != nil {
+	e := envelope{Protected: head, Payload: payload}
+	if e.Signature, err = key.Sign(rand.Reader, e.message(), crypto.Hash(0)); err != nil {
 		return Signed[T]{}, fmt.Errorf("sign: %w", err)
 	}
-	if e.Signature, err = key.Sign(rand.Reader, msg, crypto.Hash(0)); err != nil {
-		return Signed[T]{}, fmt.Errorf("sign: %w", err)
-	}
-	raw, err := Encode(e)
-	if err != nil {
-		return Signed[T]{}, fmt.Errorf("sign: %w", err)
-	}
-	raw = append([]byte{tagSign1}, raw...)
+	raw := e.raw()
 	seen.add(raw)
 	return Signed[T]{Value: v, Key: PublicKey(pub), raw: raw}, nil
 }
@@ -119,32 +80,20 @@ func Open[T Record](raw Raw) (Signed[T], error) {
 
 // unverified decodes raw strictly and leaves its signature to be verified.
 func unverified[T Record](raw Raw) (l loose[T], err error) {
-	var (
-		e    envelope
-		head protected
-	)
-	if len(raw) == 0 || raw[0] != tagSign1 {
-		return l, fmt.Errorf("%w: not a COSE_Sign1", ErrSignature)
+	e, key, ok := openEnvelope(raw, l.value.Type())
+	if !ok {
+		if e, key, err = reject(raw, l.value.Type()); err != nil {
+			return l, err
+		}
 	}
-	if err := Decode(raw[1:], &e); err != nil {
-		return l, err
-	}
-	if err := Decode(e.Protected, &head); err != nil {
-		return l, err
-	}
-	switch {
-	case head.Type != l.value.Type():
-		return l, fmt.Errorf("%w: a %s where a %s is wanted", ErrSignature, head.Type, l.value.Type())
-	case head.Alg != algEd25519 || len(head.Key) != ed25519.PublicKeySize || len(e.Unprotected) != 0,
-		len(e.Signature) != ed25519.SignatureSize:
+	if len(key) != ed25519.PublicKeySize || len(e.Signature) != ed25519.SignatureSize {
 		return l, ErrSignature
 	}
 	if err := Decode(e.Payload, &l.value); err != nil {
 		return l, err
 	}
-	l.key, l.sig, l.raw = PublicKey(head.Key), e.Signature, raw
-	l.msg, err = e.message()
-	return l, err
+	l.key, l.sig, l.raw, l.msg = PublicKey(key), e.Signature, raw, e.message()
+	return l, nil
 }
 
 // By names the signer.
@@ -157,12 +106,12 @@ func (s Signed[T]) Ref() Ref { return sha256.Sum256(s.raw) }
 func (s Signed[T]) Raw() Raw { return s.raw }
 
 // MarshalCBOR embeds the signed bytes as a byte string.
-func (s Signed[T]) MarshalCBOR() ([]byte, error) { return Encode([]byte(s.raw)) }
+func (s Signed[T]) MarshalCBOR() ([]byte, error) { return appendBytes(nil, s.raw), nil }
 
 // UnmarshalCBOR verifies what it decodes.
 func (s *Signed[T]) UnmarshalCBOR(b []byte) error {
-	var raw []byte
-	if err := Decode(b, &raw); err != nil {
+	raw, err := embedded(b)
+	if err != nil {
 		return err
 	}
 	opened, err := Open[T](raw)
@@ -170,8 +119,13 @@ func (s *Signed[T]) UnmarshalCBOR(b []byte) error {
 	return err
 }
 
-func (e envelope) message() ([]byte, error) {
-	return Encode(sigStructure{Context: "Signature1", Protected: e.Protected, External: []byte{}, Payload: e.Payload})
+// embedded returns the bytes of a record inside another.
+func embedded(b []byte) (Raw, error) {
+	raw, rest, ok := cutBytes(b)
+	if !ok || len(rest) > 0 {
+		return nil, fmt.Errorf("%w: a signed record is a byte string", ErrNotCanonical)
+	}
+	return raw, nil
 }
 
 // Verify reports whether k made sig over msg, by the one rule that every signature
