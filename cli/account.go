@@ -8,11 +8,10 @@ import (
 
 	"idlemesh/ledger/record"
 	"idlemesh/mesh/client"
-	"idlemesh/mesh/wire"
 )
 
 func (t terminal) accountCommand() *cli.Command {
-	return &cli.Command{Name: "account", Usage: "accounts, which keys are", Subcommands: []*cli.Command{
+	return &cli.Command{Name: "account", Usage: "accounts, which keys are", Subcommands: append([]*cli.Command{
 		{
 			Name: "show", Usage: "show what an account has, or yours", ArgsUsage: "[ACCOUNT]",
 			Description: "meshctl account show\nmeshctl account show -o json",
@@ -20,11 +19,11 @@ func (t terminal) accountCommand() *cli.Command {
 		},
 		{
 			Name: "deposit", Usage: "credit an account; only the holder of the mint's key may", ArgsUsage: "ACCOUNT CREDITS",
-			Flags:       []cli.Flag{&cli.StringFlag{Name: "external", Usage: "what it is for, outside: `REF` counts once (wanted)"}},
-			Description: "meshctl account deposit $(meshctl key show -o name) 10.00 --external invoice-17",
+			Flags:       append([]cli.Flag{&cli.StringFlag{Name: "external", Usage: "what it is for, outside: `REF` counts once (wanted)"}}, approvalFlags()...),
+			Description: "meshctl account deposit $(meshctl key show -o name) 10.00 --external invoice-17\nmeshctl account deposit ACCOUNT 50000 --external big-1 --approve",
 			Action:      t.deposit,
 		},
-	}}
+	}, t.moneyCommands()...)}
 }
 
 type depositView struct {
@@ -43,18 +42,21 @@ func (t terminal) deposit(c *cli.Context) error {
 	if err != nil {
 		return usage("meshctl key show", "account deposit: %v", err)
 	}
-	amount, err := record.ParseAmount(args[1])
-	external := c.String("external")
-	switch {
-	case err != nil:
-		return usage("meshctl account deposit --help", "account deposit: %v", err)
-	case external == "" || len(external) > 128:
-		return usage("meshctl account deposit --help", "account deposit: want --external REF, at most 128 bytes: the same reference counts once")
+	amount, err := amountOf(c, args[1])
+	if err != nil {
+		return err
+	}
+	external, err := externalOf(c)
+	if err != nil {
+		return err
+	}
+	if c.Bool("approve") || c.IsSet("approval") || c.IsSet("approval-out") {
+		e := record.Entry{Kind: record.TypeDeposit, Deposit: &record.Deposit{To: to, Amount: amount, External: external}}
+		return t.approved(c, e, mintOnly)
 	}
 	return t.connect(c, func(ctx context.Context, cl *client.Client) error {
-		if mint := cl.Mesh().Value.Mint.ID(); mint != cl.ID() {
-			return &wire.Error{Code: wire.Denied, Next: "meshctl key show",
-				Text: fmt.Sprintf("account deposit: only the mint's key (%s) may, and yours is %s", mint.Short(), cl.ID().Short())}
+		if err := mintOnly(cl.Mesh().Value, cl.ID(), nil); err != nil {
+			return err
 		}
 		place, err := cl.Deposit(ctx, to, amount, external)
 		if err != nil {

@@ -27,8 +27,13 @@ type entryView struct {
 	To     *record.NodeID `json:"to,omitempty"`
 	Extern string         `json:"external,omitempty"`
 	Reason string         `json:"reason,omitempty"`
-	Rec    *receiptView   `json:"receipt,omitempty"`
-	Moves  []wire.Move    `json:"moves"`
+	Earned bool           `json:"earned,omitempty"` // it was taken from earnings
+	Paid   *bool          `json:"paid,omitempty"`   // how a withdrawal ended
+	// Withdrawal names one, for account confirm.
+	Withdrawal *record.Ref  `json:"withdrawal,omitempty"`
+	Approved   uint         `json:"approved,omitempty"` // by so many keepers
+	Rec        *receiptView `json:"receipt,omitempty"`
+	Moves      []wire.Move  `json:"moves"`
 }
 
 func viewEntry(r wire.Row) (entryView, error) {
@@ -44,7 +49,7 @@ func viewEntry(r wire.Row) (entryView, error) {
 func viewSigned(index uint64, at record.Millis, e record.Signed[record.Entry]) (entryView, error) {
 	b := e.Value
 	v := entryView{Index: index, Time: stamp(at), Kind: b.Kind.String(), Author: e.By(), Stream: b.Stream, Seq: b.Seq,
-		Hash: e.Ref(), Moves: []wire.Move{}}
+		Hash: e.Ref(), Moves: []wire.Move{}, Approved: uint(len(b.Approvals))}
 	switch {
 	case b.Deposit != nil:
 		v.Amount, v.To, v.Extern = b.Deposit.Amount, &b.Deposit.To, b.Deposit.External
@@ -63,7 +68,9 @@ func viewSigned(index uint64, at record.Millis, e record.Signed[record.Entry]) (
 	case b.Close != nil:
 		v.Job, v.Reason = &b.Close.Job, b.Close.Why.String()
 	default:
-		return v, wire.Refuse(wire.Unverified, fmt.Sprintf("entry %d has no body", index))
+		if !v.money(b) {
+			return v, wire.Refuse(wire.Unverified, fmt.Sprintf("entry %d has no body", index))
+		}
 	}
 	return v, nil
 }
@@ -81,7 +88,10 @@ func (v entryView) text() string {
 		s += " on " + v.Node.Short()
 	}
 	if v.To != nil {
-		s += "to " + v.To.Short() + " for " + v.Extern
+		s += "to " + v.To.Short()
+	}
+	if v.Extern != "" {
+		s += " for " + v.Extern
 	}
 	return s + v.Reason
 }

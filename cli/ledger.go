@@ -63,8 +63,8 @@ var filters = [...]filter{
 	{"node", "about leases of provider `NODE`", func(q *wire.QueryRequest, s string) error { return q.Node.UnmarshalText([]byte(s)) }},
 	{"lease", "about lease `REF`", func(q *wire.QueryRequest, s string) error { return q.Lease.UnmarshalText([]byte(s)) }},
 	{"hash", "whose signed bytes have hash `REF`", func(q *wire.QueryRequest, s string) error { return q.Hash.UnmarshalText([]byte(s)) }},
-	{"kind", "of `KIND`: deposit, job, lease, settle, lease-cut or escrow-close", func(q *wire.QueryRequest, s string) (err error) {
-		q.Kind, err = parseKind(s)
+	{"kind", "of `KIND`, such as deposit, job, lease, settle, transfer or withdraw", func(q *wire.QueryRequest, s string) (err error) {
+		q.Kind, err = record.ParseEntryType(s)
 		return err
 	}},
 	{"since", "from `TIME` on: RFC 3339, or a span before now such as 24h", func(q *wire.QueryRequest, s string) (err error) {
@@ -94,15 +94,6 @@ func queryFlags() []cli.Flag {
 		flags = append(flags, &cli.StringFlag{Name: f.name, Usage: f.usage})
 	}
 	return flags
-}
-
-func parseKind(s string) (record.EntryType, error) {
-	for k := record.TypeDeposit; k <= record.TypeClose; k++ {
-		if k.String() == s {
-			return k, nil
-		}
-	}
-	return 0, fmt.Errorf("%q is not a kind: want deposit, job, lease, settle, lease-cut or escrow-close", s)
 }
 
 func parseWhen(s string) (record.Millis, error) {
@@ -200,6 +191,8 @@ func (t terminal) balance(c *cli.Context) error {
 			{head: "free", cell: func(v balanceView) string { return credits(v.Free) + " cr" }},
 			{head: "earned", cell: func(v balanceView) string { return credits(v.Earned) + " cr" }},
 			{head: "held back", cell: func(v balanceView) string { return credits(v.Held) + " cr" }},
+			{head: "bond", cell: func(v balanceView) string { return some(v.Staked) }},
+			{head: "on its way out", cell: func(v balanceView) string { return some(v.Pending) }},
 		})
 	})
 }

@@ -142,6 +142,8 @@ type paramsView struct {
 	Fee            uint32        `json:"fee_ppm"`
 	DailyMint      record.Amount `json:"daily_mint_ucr"`
 	AllowSimulated bool          `json:"simulated_devices_earn"`
+	VestDays       uint32        `json:"holdback_vests_days"`
+	Unbond         record.Millis `json:"unbond_ms"`
 }
 
 func viewMesh(m signedMesh) meshView {
@@ -155,7 +157,7 @@ func viewMesh(m signedMesh) meshView {
 	p := m.Value.Params
 	v := meshView{ID: m.Ref(), Name: m.Value.Name, Created: stamp(m.Value.Created), Signer: m.By(), Gateways: members(m.Value.Gateways),
 		Keepers: members(m.Value.Keepers), Quorum: m.Value.Quorum, Mint: m.Value.Mint,
-		Params: paramsView{p.FLOPS, p.Bandwidth, p.GuestDiv, p.Reserve, p.Holdback, p.Fee, p.DailyMint, p.AllowSimulated}}
+		Params: paramsView{p.FLOPS, p.Bandwidth, p.GuestDiv, p.Reserve, p.Holdback, p.Fee, p.DailyMint, p.AllowSimulated, p.VestDays, p.Unbond}}
 	for _, g := range v.Gateways {
 		if g.Addr != "" {
 			v.Join = g.Addr + "#" + v.ID.String()

@@ -32,6 +32,7 @@ const (
 	stateLease   = "s/l/" // lease → account.Lease
 	stateDeposit = "s/x/" // SHA-256 of an external reference → index
 	stateMinted  = "s/d/" // day → amount
+	stateFact    = "s/f/" // kind, of whom → what else the rules remember, in CBOR
 
 	metaFormat = "m/format" // version, mesh id
 	metaHead   = "m/head"   // size, root, time
@@ -58,6 +59,8 @@ func accountKey(prefix string, id account.ID) []byte {
 }
 
 func taskKey(t account.Task) []byte { return key(stateTask, t.Job[:], u32(t.Shard)) }
+
+func factKey(n account.Name) []byte { return key(stateFact, []byte{byte(n.Kind)}, n.Of[:]) }
 
 func depositKey(external string) []byte {
 	h := sha256.Sum256([]byte(external))
@@ -119,6 +122,11 @@ func deriveState(put func(k, v []byte), at []byte, f account.Effects) error {
 			put(k, b)
 		}
 		return err
+	}
+	for _, x := range f.Facts {
+		if err := one(factKey(x.Name), x.Value); err != nil {
+			return err
+		}
 	}
 	if f.JobAfter != nil {
 		if err := one(key(stateJob, f.Job[:]), f.JobAfter); err != nil {

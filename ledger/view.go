@@ -64,6 +64,8 @@ func (v view) Minted(day uint32) (record.Amount, error) {
 	return record.Amount(n), err
 }
 
+func (v view) Fact(n account.Name, into any) error { return v.decode(factKey(n), into) }
+
 // nextSeq is the number that a stream of by goes on with.
 func (v view) nextSeq(by record.NodeID, stream record.Ref) (uint64, error) {
 	return v.number(key(stateSeq, by[:], stream[:]))

@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"math"
 	"math/big"
 	"strings"
@@ -43,6 +44,7 @@ type maps struct {
 	lease    map[record.Ref]account.Lease
 	external map[string]bool
 	minted   map[uint32]record.Amount
+	facts    map[account.Name][]byte
 }
 
 func newMaps() *maps {
@@ -52,6 +54,7 @@ func newMaps() *maps {
 		mesh:    record.Mesh{Mint: pub(mint), Gateways: []record.Member{{Key: pub(gateway)}}, Params: p},
 		balance: map[account.ID]account.Balance{}, job: map[record.Ref]account.Job{}, task: map[account.Task]account.TaskState{},
 		lease: map[record.Ref]account.Lease{}, external: map[string]bool{}, minted: map[uint32]record.Amount{},
+		facts: map[account.Name][]byte{},
 	}
 }
 
@@ -62,6 +65,12 @@ func (m *maps) Task(t account.Task) (account.TaskState, error) { return m.task[t
 func (m *maps) Lease(r record.Ref) (account.Lease, error)      { return m.lease[r], nil }
 func (m *maps) Deposited(external string) (bool, error)        { return m.external[external], nil }
 func (m *maps) Minted(day uint32) (record.Amount, error)       { return m.minted[day], nil }
+func (m *maps) Fact(n account.Name, into any) error {
+	if b, ok := m.facts[n]; ok {
+		return record.Decode(b, into)
+	}
+	return nil
+}
 func (m *maps) free(k account.Kind, owner [32]byte) record.Amount {
 	return m.balance[account.ID{Kind: k, Owner: owner}].Free()
 }
@@ -92,6 +101,14 @@ func (m *maps) store(f account.Effects) {
 	}
 	if f.External != "" {
 		m.external[f.External], m.minted[f.Day] = true, f.Minted
+	}
+	names := map[account.Name]bool{}
+	for _, x := range f.Facts {
+		b, err := record.Encode(x.Value)
+		if err != nil || names[x.Name] {
+			panic(fmt.Sprintf("fact %v, seen %v: %v", x.Name, names[x.Name], err))
+		}
+		m.facts[x.Name], names[x.Name] = b, true
 	}
 }
 

@@ -51,32 +51,58 @@ func Apply(s State, by record.NodeID, now record.Millis, e record.Entry) (Effect
 	if err := eff.settle(s); err != nil {
 		return Effects{}, err
 	}
-	return eff, nil
+	return eff, eff.balanced()
 }
 
 func effects(s State, by record.NodeID, now record.Millis, e record.Entry) (Effects, error) {
 	switch e.Kind {
 	case record.TypeDeposit:
-		return deposit(s, by, now, *e.Deposit)
+		return deposit(s, by, now, e)
 	case record.TypeJob:
 		return open(s, now, *e.Job)
 	case record.TypeLease:
 		return lease(s, now, *e.Lease)
 	case record.TypeSettle:
-		return settle(s, *e.Settle)
+		return settle(s, now, *e.Settle)
 	case record.TypeCut:
 		return cut(s, by, *e.Cut)
-	default:
+	case record.TypeClose:
 		return closeJob(s, by, *e.Close)
+	default:
+		return money(s, by, now, e)
+	}
+}
+
+func money(s State, by record.NodeID, now record.Millis, e record.Entry) (Effects, error) {
+	switch e.Kind {
+	case record.TypeTransfer:
+		return transfer(by, *e.Transfer)
+	case record.TypeWithdraw:
+		return withdraw(by, e)
+	case record.TypeConfirm:
+		return confirm(s, by, *e.Confirm)
+	case record.TypeStake:
+		return stake(by, *e.Stake)
+	case record.TypeUnstake:
+		return unstake(s, by, now, *e.Unstake)
+	case record.TypeVest:
+		return vest(s, now, *e.Vest)
+	case record.TypeReward:
+		return reward(s, e)
+	default:
+		return topUp(s, by, *e.TopUp)
 	}
 }
 
 // check reports whether e has a version, an idempotency key and exactly the body
 // that its kind names.
 func check(e record.Entry) error {
-	bodies := map[record.EntryType]bool{
+	bodies := [...]bool{
 		record.TypeDeposit: e.Deposit != nil, record.TypeJob: e.Job != nil, record.TypeLease: e.Lease != nil,
 		record.TypeSettle: e.Settle != nil, record.TypeCut: e.Cut != nil, record.TypeClose: e.Close != nil,
+		record.TypeTransfer: e.Transfer != nil, record.TypeWithdraw: e.Withdraw != nil, record.TypeConfirm: e.Confirm != nil,
+		record.TypeStake: e.Stake != nil, record.TypeUnstake: e.Unstake != nil, record.TypeVest: e.Vest != nil,
+		record.TypeReward: e.Reward != nil, record.TypeTopUp: e.TopUp != nil,
 	}
 	set := 0
 	for _, there := range bodies {
@@ -87,10 +113,12 @@ func check(e record.Entry) error {
 	switch {
 	case e.V != 1:
 		return refuse(ErrEntry, "version %d, this ledger speaks 1", e.V)
-	case set != 1 || !bodies[e.Kind]:
+	case set != 1 || int(e.Kind) >= len(bodies) || !bodies[e.Kind]:
 		return refuse(ErrEntry, "its body is not that of a %v", e.Kind)
 	case e.Idem == record.Ref{}:
 		return refuse(ErrEntry, "no idempotency key")
+	case len(e.Approvals) > 0 && e.Deposit == nil && e.Reward == nil:
+		return refuse(ErrEntry, "a %v needs no approval", e.Kind)
 	}
 	return nil
 }
@@ -104,6 +132,27 @@ func (f *Effects) settle(s State) error {
 		if err := f.side(s, l, l.Credit, false); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// balanced holds what must be true of every entry whatever its rule did: all debits equal
+// all credits, pending and posted, and no account but the mint's is overdrawn. It cannot
+// fail while the rules are right.
+func (f *Effects) balanced() error {
+	var before, after [2]uint64 // debits less credits, as they wrap: pending, posted
+	for _, c := range f.Balances {
+		before[0] += uint64(c.Before.DebitsPending - c.Before.CreditsPending)
+		before[1] += uint64(c.Before.DebitsPosted - c.Before.CreditsPosted)
+		after[0] += uint64(c.After.DebitsPending - c.After.CreditsPending)
+		after[1] += uint64(c.After.DebitsPosted - c.After.CreditsPosted)
+		debits, over := add(c.After.DebitsPosted, c.After.DebitsPending)
+		if c.Account.Kind != Mint && (over != 0 || debits > c.After.CreditsPosted) {
+			return refuse(ErrEntry, "%v would be overdrawn", c.Account)
+		}
+	}
+	if before != after {
+		return refuse(ErrEntry, "its debits are not its credits")
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package account
 
 import (
+	"cmp"
+
 	"idlemesh/ledger/record"
 )
 
@@ -16,8 +18,8 @@ const (
 )
 
 // deposit credits a party from the mint.
-func deposit(s State, by record.NodeID, now record.Millis, d record.Deposit) (Effects, error) {
-	day := Day(now)
+func deposit(s State, by record.NodeID, now record.Millis, e record.Entry) (Effects, error) {
+	day, d := Day(now), *e.Deposit
 	m := s.Mesh()
 	switch {
 	case by != m.Mint.ID():
@@ -32,17 +34,28 @@ func deposit(s State, by record.NodeID, now record.Millis, d record.Deposit) (Ef
 	} else if used {
 		return Effects{}, refuse(ErrOnce, "external reference %q has its deposit", d.External)
 	}
-	minted, err := s.Minted(day)
+	sum, err := minted(s, day, e)
 	if err != nil {
 		return Effects{}, err
-	}
-	sum, over := add(minted, d.Amount)
-	if over != 0 || sum > m.Params.DailyMint {
-		return Effects{}, refuse(ErrCap, "%v of %v are left today", m.Params.DailyMint-min(minted, m.Params.DailyMint), m.Params.DailyMint)
 	}
 	f := Effects{External: d.External, Day: day, Minted: sum, Parties: []Party{{d.To, Payer}}}
 	f.move(Post, ID{Kind: Mint}, ID{Tenant, d.To}, d.Amount)
 	return f, nil
+}
+
+// minted is the day's sum after a deposit. One that a quorum of keepers has approved
+// stands beside the cap.
+func minted(s State, day uint32, e record.Entry) (record.Amount, error) {
+	m := s.Mesh()
+	before, err := s.Minted(day)
+	if err != nil || len(e.Approvals) > 0 {
+		return before, cmp.Or(err, approved(m, e))
+	}
+	sum, over := add(before, e.Deposit.Amount)
+	if over != 0 || sum > m.Params.DailyMint {
+		return 0, refuse(ErrCap, "%v of %v are left today", m.Params.DailyMint-min(before, m.Params.DailyMint), m.Params.DailyMint)
+	}
+	return sum, nil
 }
 
 // open moves a job's ceiling into its escrow. Whoever posts it, the job inside is
@@ -178,7 +191,7 @@ func offer(p record.Params, job Job, now record.Millis, l record.Lease) error {
 
 // settle divides what a lease reserved: payout, holdback, fee; the rest returns to
 // the escrow. Nobody writes a payout entry, so nobody can write a wrong one.
-func settle(s State, e record.Settle) (Effects, error) {
+func settle(s State, now record.Millis, e record.Settle) (Effects, error) {
 	r, v := e.Receipt.Value, e.Voucher.Value
 	l, job, err := running(s, r.Lease)
 	if err != nil {
@@ -198,7 +211,9 @@ func settle(s State, e record.Settle) (Effects, error) {
 	if err != nil {
 		return Effects{}, err
 	}
-	f.pay(s.Mesh().Params, l, v.Amount)
+	if err := f.pay(s, now, l, v.Amount); err != nil {
+		return Effects{}, err
+	}
 	if e.Last {
 		err = f.finish(s, record.Finished)
 	}
@@ -246,15 +261,24 @@ func voucher(job Job, l Lease, e record.Settle) error {
 }
 
 // pay appends the legs of a payout.
-func (f *Effects) pay(p record.Params, l Lease, amount record.Amount) {
-	escrow := ID{Escrow, l.Job}
+func (f *Effects) pay(s State, now record.Millis, l Lease, amount record.Amount) error {
+	p, escrow := s.Mesh().Params, ID{Escrow, l.Job}
 	held := share(amount, p.Holdback)
 	fee := min(share(amount, p.Fee), amount-held)
 	f.move(Post, escrow, ID{Provider, l.Provider}, amount-held-fee)
 	f.move(Post, escrow, ID{Holdback, l.Provider}, held)
 	f.move(Post, escrow, ID{Kind: Fees}, fee)
-	f.JobAfter.Paid += amount // never more than MaxTotal, which the escrow had
+	f.JobAfter.Paid += amount // never more than the escrow had
 	f.LeaseAfter.Paid = amount
+	if held == 0 {
+		return nil
+	}
+	var v Vesting
+	if err := s.Fact(Name{FactVesting, l.Provider}, &v); err != nil {
+		return err
+	}
+	f.remember(FactVesting, l.Provider, v.hold(now, p.VestDays, held))
+	return nil
 }
 
 // cut ends a lease that came to nothing.

@@ -14,17 +14,21 @@ type State interface {
 	Deposited(external string) (bool, error)
 	// Minted is the sum of the deposits of a day (see Day).
 	Minted(day uint32) (record.Amount, error)
+	// Fact fills into with what is remembered under a name, from its record.Encode form;
+	// where there is nothing it leaves into as it is.
+	Fact(n Name, into any) error
 }
 
 // A Job is what the rules remember of a job.
 type Job struct {
 	Tenant record.NodeID `cbor:"1,keyasint" json:"tenant"`
 	Terms  record.Job    `cbor:"2,keyasint" json:"terms"`
-	Open   uint32        `cbor:"3,keyasint" json:"open"`   // leases that have not ended
-	Leases uint32        `cbor:"4,keyasint" json:"leases"` // ever made
-	Done   uint32        `cbor:"5,keyasint" json:"done"`   // tasks with a paid receipt
-	Paid   record.Amount `cbor:"6,keyasint" json:"paid"`   // so far, fees included
-	Why    record.Reason `cbor:"7,keyasint" json:"why"`    // 0 while the escrow is open
+	Open   uint32        `cbor:"3,keyasint" json:"open"`            // leases that have not ended
+	Leases uint32        `cbor:"4,keyasint" json:"leases"`          // ever made
+	Done   uint32        `cbor:"5,keyasint" json:"done"`            // tasks with a paid receipt
+	Paid   record.Amount `cbor:"6,keyasint" json:"paid"`            // so far, fees included
+	Why    record.Reason `cbor:"7,keyasint" json:"why"`             // 0 while the escrow is open
+	Added  record.Amount `cbor:"8,keyasint,omitempty" json:"added"` // to the escrow, later
 }
 
 // Known reports whether the job has ever had an escrow.
@@ -113,6 +117,8 @@ type Effects struct {
 	External string
 	Day      uint32
 	Minted   record.Amount
+
+	Facts []Fact // to be remembered, each name once
 
 	Parties []Party // whom it concerns besides its author
 }

@@ -99,12 +99,23 @@ type (
 		Seq    uint64    `cbor:"4,keyasint"`
 		Idem   Ref       `cbor:"5,keyasint"`
 
+		Approvals []loose[Approval] `cbor:"9,keyasint,omitempty"`
+
 		Deposit *Deposit           `cbor:"10,keyasint,omitempty"`
 		Job     *loose[Job]        `cbor:"11,keyasint,omitempty"`
 		Lease   *loose[looseLease] `cbor:"12,keyasint,omitempty"`
 		Settle  *looseSettle       `cbor:"13,keyasint,omitempty"`
 		Cut     *Cut               `cbor:"14,keyasint,omitempty"`
 		Close   *Close             `cbor:"15,keyasint,omitempty"`
+
+		Transfer *Transfer `cbor:"16,keyasint,omitempty"`
+		Withdraw *Withdraw `cbor:"17,keyasint,omitempty"`
+		Confirm  *Confirm  `cbor:"18,keyasint,omitempty"`
+		Stake    *Stake    `cbor:"19,keyasint,omitempty"`
+		Unstake  *Unstake  `cbor:"20,keyasint,omitempty"`
+		Vest     *Vest     `cbor:"21,keyasint,omitempty"`
+		Reward   *Reward   `cbor:"22,keyasint,omitempty"`
+		TopUp    *TopUp    `cbor:"23,keyasint,omitempty"`
 	}
 
 	looseLease struct {
@@ -134,6 +145,9 @@ func (looseLease) Type() Type { return Lease{}.Type() }
 // signatures are the entry's own and those inside.
 func signatures(l loose[looseEntry]) []signature {
 	out, e := []signature{l.signature}, l.value
+	for _, a := range e.Approvals {
+		out = append(out, a.signature)
+	}
 	if e.Job != nil {
 		out = append(out, e.Job.signature)
 	}
@@ -149,7 +163,12 @@ func signatures(l loose[looseEntry]) []signature {
 // entry is the entry, all of whose signatures have been verified.
 func entry(l loose[looseEntry]) Signed[Entry] {
 	v := l.value
-	e := Entry{V: v.V, Kind: v.Kind, Stream: v.Stream, Seq: v.Seq, Idem: v.Idem, Deposit: v.Deposit, Cut: v.Cut, Close: v.Close}
+	e := Entry{V: v.V, Kind: v.Kind, Stream: v.Stream, Seq: v.Seq, Idem: v.Idem, Deposit: v.Deposit, Cut: v.Cut, Close: v.Close,
+		Transfer: v.Transfer, Withdraw: v.Withdraw, Confirm: v.Confirm, Stake: v.Stake, Unstake: v.Unstake, Vest: v.Vest,
+		Reward: v.Reward, TopUp: v.TopUp}
+	for _, a := range v.Approvals {
+		e.Approvals = append(e.Approvals, signed(a, a.value))
+	}
 	if v.Job != nil {
 		job := signed(*v.Job, v.Job.value)
 		e.Job = &job

@@ -1,5 +1,10 @@
 package record
 
+import (
+	"fmt"
+	"strings"
+)
+
 // An EntryType says which body of an Entry is set.
 type EntryType uint16
 
@@ -11,10 +16,31 @@ const (
 	TypeSettle  EntryType = 4 // Settle: payout, holdback, fee and refund are its legs
 	TypeCut     EntryType = 5 // Cut: ends a lease that came to nothing
 	TypeClose   EntryType = 6 // Close: refunds what is left of the escrow
+	// Money.
+	TypeTransfer EntryType = 7  // Transfer: between parties, or from earned to free
+	TypeWithdraw EntryType = 8  // Withdraw: pending until the mint ends it
+	TypeConfirm  EntryType = 9  // Confirm: the mint has paid a withdrawal, or gives it back
+	TypeStake    EntryType = 10 // Stake: adds to a bond
+	TypeUnstake  EntryType = 11 // Unstake: takes back part of a bond
+	TypeVest     EntryType = 12 // Vest: pays out what has become payable
+	TypeReward   EntryType = 13 // Reward: from the mesh's own accounts
+	TypeTopUp    EntryType = 14 // TopUp: more escrow for a job, or more reserve for a lease
 )
 
 var entryTypes = [...]string{TypeDeposit: "deposit", TypeJob: "job", TypeLease: "lease", TypeSettle: "settle",
-	TypeCut: "lease-cut", TypeClose: "escrow-close"}
+	TypeCut: "lease-cut", TypeClose: "escrow-close",
+	TypeTransfer: "transfer", TypeWithdraw: "withdraw", TypeConfirm: "withdraw-end", TypeStake: "stake", TypeUnstake: "unstake",
+	TypeVest: "vest", TypeReward: "reward", TypeTopUp: "top-up"}
+
+// ParseEntryType reads a type's name.
+func ParseEntryType(s string) (EntryType, error) {
+	for t, name := range entryTypes {
+		if name == s && s != "" {
+			return EntryType(t), nil
+		}
+	}
+	return 0, fmt.Errorf("%q is not a kind of entry: want %s", s, strings.Join(entryTypes[1:], ", "))
+}
 
 // String returns the type's name.
 func (t EntryType) String() string {
@@ -35,6 +61,8 @@ type Entry struct {
 	Stream Ref       `cbor:"3,keyasint,omitzero"` // a job; zero is the author's account
 	Seq    uint64    `cbor:"4,keyasint"`          // from 0, gapless by author and stream
 	Idem   Ref       `cbor:"5,keyasint"`          // same author, key and body: one entry
+	// Approvals are those of keepers, where the body needs a quorum of them.
+	Approvals []Signed[Approval] `cbor:"9,keyasint,omitempty"`
 
 	Deposit *Deposit       `cbor:"10,keyasint,omitempty"`
 	Job     *Signed[Job]   `cbor:"11,keyasint,omitempty"`
@@ -42,6 +70,15 @@ type Entry struct {
 	Settle  *Settle        `cbor:"13,keyasint,omitempty"`
 	Cut     *Cut           `cbor:"14,keyasint,omitempty"`
 	Close   *Close         `cbor:"15,keyasint,omitempty"`
+
+	Transfer *Transfer `cbor:"16,keyasint,omitempty"`
+	Withdraw *Withdraw `cbor:"17,keyasint,omitempty"`
+	Confirm  *Confirm  `cbor:"18,keyasint,omitempty"`
+	Stake    *Stake    `cbor:"19,keyasint,omitempty"`
+	Unstake  *Unstake  `cbor:"20,keyasint,omitempty"`
+	Vest     *Vest     `cbor:"21,keyasint,omitempty"`
+	Reward   *Reward   `cbor:"22,keyasint,omitempty"`
+	TopUp    *TopUp    `cbor:"23,keyasint,omitempty"`
 }
 
 // Type implements Record.

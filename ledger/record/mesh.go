@@ -48,9 +48,15 @@ type Params struct {
 	DailyMint Amount `cbor:"7,keyasint"` // deposits a day
 	// AllowSimulated lets simulated devices earn.
 	AllowSimulated bool `cbor:"8,keyasint"`
+	// VestDays is over how many days what a day held back becomes payable, from the next
+	// day on. Zero means all of it on the next day.
+	VestDays uint32 `cbor:"9,keyasint,omitempty"`
+	// Unbond is how long a bond that is taken back can still be slashed.
+	Unbond Millis `cbor:"10,keyasint,omitempty"`
 }
 
 // DefaultParams are what `mesh init` starts from.
 func DefaultParams() Params {
-	return Params{FLOPS: 20e12, Bandwidth: 500e9, GuestDiv: 50, Reserve: Credit / 2, DailyMint: 10_000 * Credit}
+	return Params{FLOPS: 20e12, Bandwidth: 500e9, GuestDiv: 50, Reserve: Credit / 2, DailyMint: 10_000 * Credit,
+		VestDays: 30, Unbond: 7 * 86_400_000}
 }

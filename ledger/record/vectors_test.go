@@ -146,6 +146,8 @@ func (f *filler) sign(into reflect.Value, inner reflect.Type) {
 // bodyName is the field of an Entry that a kind has.
 var bodyName = map[EntryType]string{
 	TypeDeposit: "Deposit", TypeJob: "Job", TypeLease: "Lease", TypeSettle: "Settle", TypeCut: "Cut", TypeClose: "Close",
+	TypeTransfer: "Transfer", TypeWithdraw: "Withdraw", TypeConfirm: "Confirm", TypeStake: "Stake", TypeUnstake: "Unstake",
+	TypeVest: "Vest", TypeReward: "Reward", TypeTopUp: "TopUp",
 }
 
 func readVectors(t testing.TB) (out []vector) {

@@ -74,7 +74,7 @@ func refusal(err error, otherwise wire.Code) *wire.Error {
 	case errors.As(err, &poor):
 		code, next = wire.Funds, "meshctl account show"
 	case errors.Is(err, account.ErrCap):
-		code, next = wire.Funds, "deposit the rest tomorrow (UTC)"
+		code, next = wire.Funds, "deposit the rest tomorrow (UTC), or have a quorum of keepers approve it: --approve"
 	case errors.Is(err, account.ErrAuthor):
 		code = wire.Denied
 	case errors.Is(err, account.ErrUnknown), errors.Is(err, ledger.ErrNotFound):
@@ -107,12 +107,13 @@ func (k *Keeper) prove(_ context.Context, _ wire.Caller, q wire.ProveRequest) (w
 
 func (k *Keeper) balance(_ context.Context, _ wire.Caller, q wire.BalanceRequest) (wire.BalanceReply, error) {
 	var rep wire.BalanceReply
-	for kind, into := range map[account.Kind]*record.Amount{account.Tenant: &rep.Free, account.Provider: &rep.Earned, account.Holdback: &rep.Held} {
+	for kind, into := range map[account.Kind]*record.Amount{account.Tenant: &rep.Free, account.Provider: &rep.Earned, account.Holdback: &rep.Held, account.Stake: &rep.Staked} {
 		b, err := k.ledger.Balance(account.ID{Kind: kind, Owner: q.Of})
 		if err != nil {
 			return rep, refusal(err, wire.Internal)
 		}
 		*into = b.Free()
+		rep.Pending += b.DebitsPending
 	}
 	return rep, nil
 }

@@ -98,4 +98,7 @@ type BalanceReply struct {
 	Free   record.Amount `cbor:"1,keyasint" json:"free_ucr"`
 	Earned record.Amount `cbor:"3,keyasint" json:"earned_ucr"`
 	Held   record.Amount `cbor:"4,keyasint" json:"held_ucr"` // back from earnings
+	Staked record.Amount `cbor:"5,keyasint" json:"staked_ucr"`
+	// Pending is what withdrawals hold until the mint ends them.
+	Pending record.Amount `cbor:"6,keyasint" json:"pending_ucr"`
 }
