@@ -19,6 +19,21 @@ import (
 
 var update = flag.Bool("update", false, "write docs/abi.md from the code")
 
+// TestABISays holds that each row can be read by people and by the guest packages'
+// generator: the call with a name for each parameter, and a text.
+func TestABISays(t *testing.T) {
+	for _, f := range ABI {
+		call, text, _ := strings.Cut(f.Doc, ": ")
+		names, returns, returning := strings.Cut(strings.TrimPrefix(call, f.Name+"("), ")")
+		if n := len(strings.Split(names, ", ")); n != len(f.Params) || returning && (returns != "") != (len(f.Results) > 0) {
+			t.Errorf("%s.%s has %d parameters and %d results, its Doc begins with %q", f.Module, f.Name, len(f.Params), len(f.Results), call)
+		}
+		if text == "" || !strings.HasSuffix(text, ".") || f.Since < 1 {
+			t.Errorf("%s.%s: since %d, %q", f.Module, f.Name, f.Since, text)
+		}
+	}
+}
+
 const abiFile = "../docs/abi.md"
 
 // TestABIDocument holds docs/abi.md equal to the code it describes.
@@ -49,9 +64,33 @@ other signatures are refused before anything is compiled. It exports a function
 ` + "`_start`" + ` that takes and returns nothing. Exports and modules whose names begin with
 ` + "`idlemesh_`" + ` are reserved.
 
-Pointers and lengths are i32, in bytes of the module's own memory. A call whose pointer
-leaves the memory is refused, or does nothing where it returns nothing. A number, once
-given to a kernel, keeps its meaning for ever; what changes its meaning gets a new one.
+Pointers and lengths are i32, in bytes of the module's own memory; sizes and offsets of
+device memory are i64, in bytes. A call whose pointer leaves the memory is refused, or does
+nothing where it returns nothing. Text is UTF-8, without a zero at its end; what is not
+UTF-8 becomes question marks.
+
+No call traps. One of the device that is refused returns 0 for a handle or 1 for a status,
+and ` + "`last_error`" + ` says why; the module may go on. A run that has been stopped, by its tenant or a
+limit, ends inside its next call.
+
+The column since counts the revisions of an interface, which only gains functions. A number,
+once given to a kernel, keeps its meaning for ever; what changes its meaning gets a new one.
+`
+
+const wasiIntro = `
+## wasi_snapshot_preview1
+
+All functions of WASI preview 1 may be imported, since revision 1. They return an errno of
+preview 1, 0 for success. The one folder that is open at the start is / with in, out and tmp.
+
+- Links: path_link and path_symlink answer ENOTSUP, path_readlink EINVAL: nothing is a link.
+- Sockets: sock_accept, sock_recv, sock_send and sock_shutdown answer EBADF, as there are none.
+- Signals and rights: proc_raise and fd_fdstat_set_rights answer ENOSYS.
+- poll_oneoff takes at most 4096 subscriptions; above it is EINVAL.
+- clock_time_get knows realtime and monotonic time, in nanoseconds, which go by calls and
+  sleeps, not by the work between them. CPU time clocks answer EINVAL.
+- Names longer than 255 bytes, or not UTF-8, are refused. So is all that leaves /.
+
 `
 
 func abiDocument(t *testing.T) []byte {
@@ -59,11 +98,11 @@ func abiDocument(t *testing.T) []byte {
 	b.WriteString(abiIntro)
 	for i, f := range ABI {
 		if i == 0 || ABI[i-1].Module != f.Module {
-			fmt.Fprintf(&b, "\n## %s\n\n| import | type | what it does |\n|---|---|---|\n", f.Module)
+			fmt.Fprintf(&b, "\n## %s\n\n| import | type | since | what it does |\n|---|---|---|---|\n", f.Module)
 		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", f.Name, signature(f), cell(f.Doc))
+		fmt.Fprintf(&b, "| `%s` | `%s` | %d | %s |\n", f.Name, signature(f), f.Since, cell(f.Doc))
 	}
-	b.WriteString("\n## wasi_snapshot_preview1\n\nAll functions of WASI preview 1 may be imported. There are no sockets and no links:\nthose calls answer with an error.\n\n")
+	b.WriteString(wasiIntro)
 	for _, name := range slices.Sorted(maps.Keys(wasi)) {
 		p, r, _ := strings.Cut(wasi[name], ">")
 		fmt.Fprintf(&b, "- `%s%s`\n", name, signature(HostFunc{Params: []byte(p), Results: []byte(r)}))
