@@ -55,35 +55,59 @@ func (o *call) gemm() {
 	if c.Params[6] == 0 {
 		p.alpha = 1
 	}
-	if m == 1 {
-		o.columns(p, int(max(c.L, 1)))
-		return
+	o.p = p
+	l := int(max(c.L, 1))
+	switch {
+	case m == 1:
+		broad := o.columnsAtOnce(&p)
+		o.grid = grid{across: pieces(n, broad), broad: broad, down: 1, high: 1}
+		o.blocks(o.grid.across*l, (*call).columns)
+	case o.vectors:
+		o.grid = o.tasks(m, n, k, l)
+		o.blocks(o.grid.down*o.grid.across*l, (*call).task)
+	default:
+		high := rowsAtOnce(p)
+		o.grid = grid{across: 1, broad: n, down: pieces(m, high), high: high}
+		o.blocks(o.grid.down*l, (*call).rowBand)
 	}
-	if o.vectorGemm(p, int(max(c.L, 1))) {
-		return
-	}
-	high := rowsAtOnce(p)
-	perMatrix := (m + high - 1) / high
-	o.blocks(perMatrix*int(max(c.L, 1)), func(i int) {
-		q := p.batch(c, i/perMatrix)
-		lo := i % perMatrix * high
-		q.band(o.stop, lo, min(m, lo+high), 0, n)
-	})
 }
 
-// columns shares out the columns of matrices of one row, which is what a model that
+// A grid cuts matrices into parts of high rows and broad columns.
+type grid struct{ down, across, high, broad int }
+
+// part returns the product that block i of a grid belongs to, and its corner in it.
+func (o *call) part(i int) (p product, r0, r1, c0, c1 int) {
+	g := o.grid
+	p = o.p.batch(o.c, i/(g.down*g.across))
+	r0, c0 = i/g.across%g.down*g.high, i%g.across*g.broad
+	return p, r0, min(p.m, r0+g.high), c0, min(p.n, c0+g.broad)
+}
+
+// pieces returns how many of the given size make up n.
+func pieces(n, size int) int { return (n + size - 1) / size }
+
+// columns computes some columns of a matrix of one row, which is what a model that
 // writes one token after another asks for.
-func (o *call) columns(p product, l int) {
-	wide := max(64, grain/p.k/64*64)
-	perMatrix := (p.n + wide - 1) / wide
-	o.blocks(perMatrix*l, func(i int) {
-		q := p.batch(o.c, i/perMatrix)
-		lo := i % perMatrix * wide
-		hi := min(p.n, lo+wide)
-		if !o.vectors || !q.vectorRow(o.stop, lo, hi) {
-			q.band(o.stop, 0, 1, lo, hi)
-		}
-	})
+func (o *call) columns(i int) {
+	p, _, _, lo, hi := o.part(i)
+	if !o.vectors || !o.vectorRow(&p, lo, hi) {
+		p.band(o.stop, 0, 1, lo, hi)
+	}
+}
+
+func (o *call) rowBand(i int) {
+	p, r0, r1, c0, c1 := o.part(i)
+	p.band(o.stop, r0, r1, c0, c1)
+}
+
+// columnsAtOnce returns how many columns of a single row one thread takes: those that
+// lie side by side are many, because memory likes long pieces.
+func (o *call) columnsAtOnce(p *product) int {
+	least := 64
+	if p.b.right == 1 {
+		least = min(2048, max(64, p.n/(4*o.threads)/64*64))
+	}
+	return max(least, grain/p.k/64*64)
 }
 
 // rowsAtOnce returns how many rows one thread takes: as many as share a panel well,
@@ -93,6 +117,30 @@ func rowsAtOnce(p product) int {
 		return min(p.m, tall)
 	}
 	return max(8, min(tall, p.m/4))
+}
+
+// A scratch is what one block needs besides its operands.
+type scratch struct {
+	a, b, sums []float32
+	edge       [96]float32
+	zero       [16]float32
+}
+
+// borrow returns a scratch, to be put back.
+func (o *call) borrow() *scratch {
+	s, _ := o.scratch.Get().(*scratch)
+	if s == nil {
+		s = new(scratch)
+	}
+	return s
+}
+
+// room returns n elements, those of v where it has as many.
+func room(v []float32, n int) []float32 {
+	if cap(v) < n {
+		return make([]float32, n)
+	}
+	return v[:n]
 }
 
 // batch returns the i-th product of the batch.

@@ -66,29 +66,33 @@ func exponentials(v []float32) float32 {
 	return total(v)
 }
 
-// spans calls do for pieces of the n elements of a kernel that works one by one.
-func (o *call) spans(n, cost int, do func(lo, hi int)) {
-	size := grain / cost
-	o.blocks((n+size-1)/size, func(b int) { do(b*size, min(n, (b+1)*size)) })
-}
-
 func (o *call) pairwise(lo, hi int) {
 	dst, a, b := floats(o.dst), floats(o.a), floats(o.b)
-	at, wrap := lo, math.MaxInt
-	if o.c.Flags&kernel.ByRow != 0 {
-		wrap = int(o.c.N)
-		at = lo % wrap
+	do := (*call).add
+	if o.c.Op == kernel.Mul {
+		do = (*call).mul
 	}
-	for i := lo; i < hi; i++ {
-		if at == wrap {
-			at = 0
-		}
-		if o.c.Op == kernel.Add {
-			dst[i] = canon(a[i] + b[at])
-		} else {
-			dst[i] = canon(float32(a[i] * b[at]))
-		}
-		at++
+	if o.c.Flags&kernel.ByRow == 0 {
+		do(o, dst[lo:hi], a[lo:hi], b[lo:hi])
+		return
+	}
+	for n := int(o.c.N); lo < hi; {
+		at := lo % n
+		end := min(hi, lo+n-at)
+		do(o, dst[lo:end], a[lo:end], b[at:])
+		lo = end
+	}
+}
+
+func add(dst, a, b []float32) {
+	for i, v := range a {
+		dst[i] = canon(v + b[i])
+	}
+}
+
+func mul(dst, a, b []float32) {
+	for i, v := range a {
+		dst[i] = canon(float32(v * b[i]))
 	}
 }
 

@@ -90,3 +90,21 @@ func (o *call) weigh(dst, weight, values []float32, width int) {
 		weigh(dst[n:], weight, values[n:], width)
 	}
 }
+
+func (o *call) add(dst, a, b []float32) {
+	n := 0
+	if o.vectors && len(a) >= 8 {
+		n = len(a) &^ 7
+		add8(n, &dst[0], &a[0], &b[0])
+	}
+	add(dst[n:], a[n:], b[n:])
+}
+
+func (o *call) mul(dst, a, b []float32) {
+	n := 0
+	if o.vectors && len(a) >= 8 {
+		n = len(a) &^ 7
+		mul8(n, &dst[0], &a[0], &b[0])
+	}
+	mul(dst[n:], a[n:], b[n:])
+}

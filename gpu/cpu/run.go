@@ -2,20 +2,28 @@ package cpu
 
 import (
 	"fmt"
-	"runtime"
 	"sync"
 
 	"idlemesh/gpu/kernel"
 )
 
 // A call is one command with its operands at hand: dst, a, b and d begin where the
-// command's Dst, A, B and C do.
+// command's Dst, A, B and C do. It is used again for the next one.
 type call struct {
 	c            *kernel.Command
 	dst, a, b, d []uint32
 	stop         <-chan struct{}
 	vectors      bool
+	threads      int
+	team         *team
 	scratch      *sync.Pool
+
+	each func(o *call, i int)      // of rows
+	span func(o *call, lo, hi int) // of spans
+	n    int                       // rows or elements, for these
+	size int                       // how many of them make a block
+	grid grid
+	p    product
 }
 
 func (o *call) run() error {
@@ -24,31 +32,31 @@ func (o *call) run() error {
 	case kernel.Gemm:
 		o.gemm()
 	case kernel.RMSNorm:
-		o.rows(m, 4*n, o.rmsnorm)
+		o.rows(m, 4*n, (*call).rmsnorm)
 	case kernel.Softmax:
-		o.rows(m, 20*n, o.softmax)
+		o.rows(m, 20*n, (*call).softmax)
 	case kernel.Add, kernel.Mul:
-		o.spans(m*n, 1, o.pairwise)
+		o.spans(m*n, 1, (*call).pairwise)
 	case kernel.SwiGLU:
-		o.spans(m*n, 20, o.swiglu)
+		o.spans(m*n, 20, (*call).swiglu)
 	case kernel.GetRows:
-		o.rows(m, n, o.getRows)
+		o.rows(m, n, (*call).getRows)
 	case kernel.RoPE:
-		o.rope()
+		o.rows(m, 4*n*int(o.c.K), (*call).rope)
 	case kernel.KVAppend:
 		o.kvAppend()
 	case kernel.Attention:
-		o.attention()
+		o.rows(m*n, int(o.c.Params[1])*(2*int(o.c.K)+10), (*call).attention)
 	case kernel.ArgMax:
-		o.rows(m, n, o.argmax)
+		o.rows(m, n, (*call).argmax)
 	case kernel.TopK:
-		o.rows(m, 4*n, o.topk)
+		o.rows(m, 4*n, (*call).topk)
 	case kernel.Sample:
-		o.rows(m, 40*n, o.sample)
+		o.rows(m, 40*n, (*call).sample)
 	case kernel.Fill:
-		o.spans(m*n, 1, o.fill)
+		o.spans(m*n, 1, (*call).fill)
 	case kernel.Copy:
-		o.rows(m, n, o.copy)
+		o.rows(m, n, (*call).copy)
 	default:
 		return fmt.Errorf("cpu: no kernel %d", o.c.Op)
 	}
@@ -56,46 +64,41 @@ func (o *call) run() error {
 }
 
 // Work is cut into blocks of about grain steps; fewer than that stay on one thread.
-const grain = 1 << 16
+const grain = 1 << 15
 
 // rows calls do for each i below n, on as many threads as pay off, where one call
 // takes about cost steps. It ends early, leaving calls out, when told to stop.
-func (o *call) rows(n, cost int, do func(i int)) {
-	block := max(1, grain/max(cost, 1))
-	o.blocks((n+block-1)/block, func(b int) {
-		for i := b * block; i < min(n, (b+1)*block); i++ {
-			do(i)
+func (o *call) rows(n, cost int, do func(o *call, i int)) {
+	o.n, o.size, o.each = n, max(1, grain/max(cost, 1)), do
+	o.blocks((n+o.size-1)/o.size, func(o *call, b int) {
+		for i := b * o.size; i < min(o.n, (b+1)*o.size); i++ {
+			o.each(o, i)
 		}
+	})
+}
+
+// spans calls do for pieces of the n elements of a kernel that works one by one, each
+// of which takes about cost steps.
+func (o *call) spans(n, cost int, do func(o *call, lo, hi int)) {
+	o.n, o.size, o.span = n, grain/cost, do
+	o.blocks((n+o.size-1)/o.size, func(o *call, b int) {
+		o.span(o, b*o.size, min(o.n, (b+1)*o.size))
 	})
 }
 
 // blocks calls do for each block below n, in parallel where there are several, and
 // waits.
-func (o *call) blocks(n int, do func(b int)) {
-	threads := min(n, runtime.GOMAXPROCS(0))
-	if threads <= 1 {
-		for b := range n {
-			if stopped(o.stop) {
-				return
-			}
-			do(b)
-		}
+func (o *call) blocks(n int, do func(o *call, b int)) {
+	if n > 1 && o.threads > 1 {
+		o.team.share(o, n, do)
 		return
 	}
-	var wg sync.WaitGroup
-	next := make(chan int)
-	for range threads {
-		wg.Go(func() {
-			for b := range next {
-				do(b)
-			}
-		})
+	for b := range n {
+		if stopped(o.stop) {
+			return
+		}
+		do(o, b)
 	}
-	for b := 0; b < n && !stopped(o.stop); b++ {
-		next <- b
-	}
-	close(next)
-	wg.Wait()
 }
 
 // row returns row i of a dense tensor.

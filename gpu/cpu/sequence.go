@@ -24,7 +24,7 @@ func (o *call) kvAppend() {
 }
 
 // rope turns all heads of a token at once: they share the angles.
-func (o *call) rope() {
+func (o *call) rope(i int) {
 	c := o.c
 	heads, dim, turned := int(c.N), int(c.K), int(c.L)
 	if turned == 0 {
@@ -35,23 +35,21 @@ func (o *call) rope() {
 	if c.Flags&kernel.Halves != 0 {
 		near, far = 1, turned/2
 	}
-	o.rows(int(c.M), 4*heads*dim, func(i int) {
-		dst, a := row(o.dst, i, heads*dim), row(o.a, i, heads*dim)
-		copy(dst, a)
-		out := floats(dst)
-		for p, f := range freq {
-			sin, cos := sincos(float64(float64(uint64(c.Params[0])+uint64(i)) * float64(f)))
-			for at := p * near; at < len(out); at += dim {
-				x, y := out[at], out[at+far]
-				out[at] = canon(fma(x, cos, -float32(y*sin)))
-				out[at+far] = canon(fma(x, sin, float32(y*cos)))
-			}
+	dst, a := row(o.dst, i, heads*dim), row(o.a, i, heads*dim)
+	copy(dst, a)
+	out := floats(dst)
+	for p, f := range freq {
+		sin, cos := sincos(float64(float64(uint64(c.Params[0])+uint64(i)) * float64(f)))
+		for at := p * near; at < len(out); at += dim {
+			x, y := out[at], out[at+far]
+			out[at] = canon(fma(x, cos, -float32(y*sin)))
+			out[at+far] = canon(fma(x, sin, float32(y*cos)))
 		}
-	})
+	}
 }
 
-// attention computes one head of one token at a time.
-func (o *call) attention() {
+// attention computes one head of one token.
+func (o *call) attention(i int) {
 	c := o.c
 	heads, dim := int(c.N), int(c.K)
 	group, width := heads/int(c.L), int(c.L)*dim
@@ -60,21 +58,22 @@ func (o *call) attention() {
 		scale = 1 / sqrt(float32(dim))
 	}
 	keys, values := floats(o.b), floats(o.d)
-	o.rows(int(c.M)*heads, int(c.Params[1])*(2*dim+10), func(i int) {
-		seen := int(c.Params[1])
-		if c.Flags&kernel.Causal != 0 {
-			seen = int(c.Params[0]) + i/heads + 1
-		}
-		q, at := frow(o.a, i, dim), i%heads/group*dim
-		e := make([]float32, seen)
-		for t := range e {
-			e[t] = float32(scale * o.dot(q, keys[t*width+at:][:dim]))
-		}
-		sum := o.exponentials(e)
-		dst := frow(o.dst, i, dim)
-		o.weigh(dst, e, values[at:], width)
-		o.divide(dst, sum)
-	})
+	seen := int(c.Params[1])
+	if c.Flags&kernel.Causal != 0 {
+		seen = int(c.Params[0]) + i/heads + 1
+	}
+	q, at := frow(o.a, i, dim), i%heads/group*dim
+	s := o.borrow()
+	defer o.scratch.Put(s)
+	s.a = room(s.a, seen)
+	e := s.a
+	for t := range e {
+		e[t] = float32(scale * o.dot(q, keys[t*width+at:][:dim]))
+	}
+	sum := o.exponentials(e)
+	dst := frow(o.dst, i, dim)
+	o.weigh(dst, e, values[at:], width)
+	o.divide(dst, sum)
 }
 
 // weigh sets dst to the sum over rows of weight times value, in chains of depth.

@@ -4,11 +4,11 @@
 
 package cpu
 
-// gemm6x16 adds to 6 rows of 16 sums, stride elements apart, the chains over k
-// packed steps of A and B.
+// gemm6x16 sets 6 rows of 16 sums to what they were at from plus the chains over k
+// packed steps of A and B. Rows are strides elements apart.
 //
 //go:noescape
-func gemm6x16(k int, a *float32, b *float32, c *float32, stride int)
+func gemm6x16(k int, a *float32, b *float32, from *float32, fromStride int, to *float32, toStride int)
 
 // pack16 lays 16 rows, stride elements apart, side by side: 16 elements a step. k is
 // a multiple of 4.
@@ -16,11 +16,23 @@ func gemm6x16(k int, a *float32, b *float32, c *float32, stride int)
 //go:noescape
 func pack16(k int, b *float32, stride int, panel *float32)
 
-// across16 adds to 16 sums the chains over x and 16 rows of k elements, stride apart.
-// x is zero up to a multiple of 4.
+// pack6x4 lays 6 rows, stride elements apart, side by side: 6 elements a step. k is a
+// multiple of 4.
 //
 //go:noescape
-func across16(k int, x *float32, b *float32, stride int, sums *float32)
+func pack6x4(k int, a *float32, stride int, panel *float32)
+
+// move16 copies 16 elements from each of k rows, stride elements apart, to a panel.
+//
+//go:noescape
+func move16(k int, b *float32, stride int, panel *float32)
+
+// across16 adds to 16 sums the chains over x and 16 rows of k elements, stride apart.
+// x is zero up to a multiple of 4. Meanwhile it fetches as many elements from next on,
+// which may lie anywhere.
+//
+//go:noescape
+func across16(k int, x *float32, b *float32, stride int, next *float32, sums *float32)
 
 // down64 adds to as many sums as its name says the chains over k elements of x and
 // rows of b, stride apart.
@@ -39,6 +51,16 @@ func down8(k int, x *float32, b *float32, stride int, sums *float32)
 //go:noescape
 func canon8(n int, dst *float32, src *float32)
 
+// times8 multiplies n elements, a multiple of 8.
+//
+//go:noescape
+func times8(n int, v *float32, by float32)
+
+// fused8 sets n elements, a multiple of 8, to by·x + v.
+//
+//go:noescape
+func fused8(n int, v *float32, x *float32, by float32)
+
 // dot16 adds to 16 lanes the products of n elements, a multiple of 8.
 //
 //go:noescape
@@ -49,6 +71,41 @@ func dot16(n int, a *float32, b *float32, lanes *float32)
 //
 //go:noescape
 func largest8(n int, v *float32, most *float32)
+
+// add8 sets n elements, a multiple of 8, to the sum of a and b.
+//
+//go:noescape
+func add8(n int, dst *float32, a *float32, b *float32)
+
+// mul8 sets n elements, a multiple of 8, to the product of a and b.
+//
+//go:noescape
+func mul8(n int, dst *float32, a *float32, b *float32)
+
+// relu8 sets n elements, a multiple of 8, to v > 0 ? v : 0, v being those of a.
+//
+//go:noescape
+func relu8(n int, dst *float32, a *float32)
+
+// silu8 sets n elements, a multiple of 8, to v·sigmoid(v), v being those of a.
+//
+//go:noescape
+func silu8(n int, dst *float32, a *float32)
+
+// gelu8 sets n elements, a multiple of 8, to v·sigmoid(u) of the kernel table, v being those of a.
+//
+//go:noescape
+func gelu8(n int, dst *float32, a *float32)
+
+// sigmoid8 sets n elements, a multiple of 8, to sigmoid(v), v being those of a.
+//
+//go:noescape
+func sigmoid8(n int, dst *float32, a *float32)
+
+// expo8 sets n elements, a multiple of 8, to exp(v), v being those of a.
+//
+//go:noescape
+func expo8(n int, dst *float32, a *float32)
 
 // exp8 replaces n elements, a multiple of 8, by exp(v - most), which is 1 for the most,
 // and adds them to 16 lanes.

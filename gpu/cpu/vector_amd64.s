@@ -4,31 +4,52 @@
 
 #include "textflag.h"
 
-// func gemm6x16(k int, a *float32, b *float32, c *float32, stride int)
-// Requires: AVX, FMA3
-TEXT ·gemm6x16(SB), NOSPLIT, $0-40
-	MOVQ   k+0(FP), AX
-	MOVQ   a+8(FP), CX
-	MOVQ   b+16(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   stride+32(FP), SI
-	SHLQ   $0x02, SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
+// func gemm6x16(k int, a *float32, b *float32, from *float32, fromStride int, to *float32, toStride int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·gemm6x16(SB), NOSPLIT, $0-56
+	MOVQ       k+0(FP), AX
+	MOVQ       a+8(FP), CX
+	MOVQ       b+16(FP), DX
+	MOVQ       from+24(FP), BX
+	MOVQ       fromStride+32(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       BX, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 60(DI)
+	ADDQ       SI, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 60(DI)
+	ADDQ       SI, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 60(DI)
+	ADDQ       SI, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 60(DI)
+	ADDQ       SI, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 60(DI)
+	ADDQ       SI, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 60(DI)
+	ADDQ       SI, DI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	VXORPS     Y8, Y8, Y8
+	VXORPS     Y9, Y9, Y9
+	VXORPS     Y10, Y10, Y10
+	VXORPS     Y11, Y11, Y11
 
 many:
 	CMPQ         AX, $0x04
 	JL           few
+	PREFETCHT0   512(CX)
+	PREFETCHT0   576(CX)
 	VMOVUPS      (DX), Y12
 	VMOVUPS      32(DX), Y13
 	VBROADCASTSS (CX), Y14
@@ -143,37 +164,73 @@ few:
 	JMP          few
 
 done:
-	VADDPS  (BX), Y0, Y0
-	VMOVUPS Y0, (BX)
-	VADDPS  32(BX), Y1, Y1
-	VMOVUPS Y1, 32(BX)
-	ADDQ    SI, BX
-	VADDPS  (BX), Y2, Y2
-	VMOVUPS Y2, (BX)
-	VADDPS  32(BX), Y3, Y3
-	VMOVUPS Y3, 32(BX)
-	ADDQ    SI, BX
-	VADDPS  (BX), Y4, Y4
-	VMOVUPS Y4, (BX)
-	VADDPS  32(BX), Y5, Y5
-	VMOVUPS Y5, 32(BX)
-	ADDQ    SI, BX
-	VADDPS  (BX), Y6, Y6
-	VMOVUPS Y6, (BX)
-	VADDPS  32(BX), Y7, Y7
-	VMOVUPS Y7, 32(BX)
-	ADDQ    SI, BX
-	VADDPS  (BX), Y8, Y8
-	VMOVUPS Y8, (BX)
-	VADDPS  32(BX), Y9, Y9
-	VMOVUPS Y9, 32(BX)
-	ADDQ    SI, BX
-	VADDPS  (BX), Y10, Y10
-	VMOVUPS Y10, (BX)
-	VADDPS  32(BX), Y11, Y11
-	VMOVUPS Y11, 32(BX)
+	MOVQ         to+40(FP), AX
+	MOVQ         toStride+48(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS nan<>+0(SB), Y12
+	VADDPS       (BX), Y0, Y0
+	VCMPPS       $0x03, Y0, Y0, Y14
+	VBLENDVPS    Y14, Y12, Y0, Y0
+	VMOVUPS      Y0, (AX)
+	VADDPS       32(BX), Y1, Y1
+	VCMPPS       $0x03, Y1, Y1, Y14
+	VBLENDVPS    Y14, Y12, Y1, Y1
+	VMOVUPS      Y1, 32(AX)
+	ADDQ         SI, BX
+	ADDQ         CX, AX
+	VADDPS       (BX), Y2, Y2
+	VCMPPS       $0x03, Y2, Y2, Y14
+	VBLENDVPS    Y14, Y12, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VADDPS       32(BX), Y3, Y3
+	VCMPPS       $0x03, Y3, Y3, Y14
+	VBLENDVPS    Y14, Y12, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	ADDQ         SI, BX
+	ADDQ         CX, AX
+	VADDPS       (BX), Y4, Y4
+	VCMPPS       $0x03, Y4, Y4, Y14
+	VBLENDVPS    Y14, Y12, Y4, Y4
+	VMOVUPS      Y4, (AX)
+	VADDPS       32(BX), Y5, Y5
+	VCMPPS       $0x03, Y5, Y5, Y14
+	VBLENDVPS    Y14, Y12, Y5, Y5
+	VMOVUPS      Y5, 32(AX)
+	ADDQ         SI, BX
+	ADDQ         CX, AX
+	VADDPS       (BX), Y6, Y6
+	VCMPPS       $0x03, Y6, Y6, Y14
+	VBLENDVPS    Y14, Y12, Y6, Y6
+	VMOVUPS      Y6, (AX)
+	VADDPS       32(BX), Y7, Y7
+	VCMPPS       $0x03, Y7, Y7, Y14
+	VBLENDVPS    Y14, Y12, Y7, Y7
+	VMOVUPS      Y7, 32(AX)
+	ADDQ         SI, BX
+	ADDQ         CX, AX
+	VADDPS       (BX), Y8, Y8
+	VCMPPS       $0x03, Y8, Y8, Y14
+	VBLENDVPS    Y14, Y12, Y8, Y8
+	VMOVUPS      Y8, (AX)
+	VADDPS       32(BX), Y9, Y9
+	VCMPPS       $0x03, Y9, Y9, Y14
+	VBLENDVPS    Y14, Y12, Y9, Y9
+	VMOVUPS      Y9, 32(AX)
+	ADDQ         SI, BX
+	ADDQ         CX, AX
+	VADDPS       (BX), Y10, Y10
+	VCMPPS       $0x03, Y10, Y10, Y14
+	VBLENDVPS    Y14, Y12, Y10, Y10
+	VMOVUPS      Y10, (AX)
+	VADDPS       32(BX), Y11, Y11
+	VCMPPS       $0x03, Y11, Y11, Y14
+	VBLENDVPS    Y14, Y12, Y11, Y11
+	VMOVUPS      Y11, 32(AX)
 	VZEROUPPER
 	RET
+
+DATA nan<>+0(SB)/4, $0x7fc00000
+GLOBL nan<>(SB), RODATA|NOPTR, $4
 
 // func pack16(k int, b *float32, stride int, panel *float32)
 // Requires: AVX
@@ -243,6 +300,80 @@ done:
 	VZEROUPPER
 	RET
 
+// func pack6x4(k int, a *float32, stride int, panel *float32)
+// Requires: AVX
+TEXT ·pack6x4(SB), NOSPLIT, $0-32
+	MOVQ k+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ stride+16(FP), DX
+	MOVQ panel+24(FP), BX
+	SHLQ $0x02, DX
+	LEAQ (DX)(DX*2), SI
+	LEAQ (CX)(DX*4), DI
+
+loop:
+	TESTQ     AX, AX
+	JZ        done
+	VMOVUPS   (CX), X0
+	VMOVUPS   (CX)(DX*1), X2
+	VMOVUPS   (CX)(DX*2), X3
+	VMOVUPS   (CX)(SI*1), X4
+	VMOVUPS   (DI), X5
+	VMOVUPS   (DI)(DX*1), X6
+	VUNPCKLPS X2, X0, X1
+	VUNPCKHPS X2, X0, X0
+	VUNPCKLPS X4, X3, X2
+	VUNPCKHPS X4, X3, X3
+	VUNPCKLPS X6, X5, X4
+	VUNPCKHPS X6, X5, X5
+	VMOVLPS   X1, (BX)
+	VMOVHPS   X1, 24(BX)
+	VMOVLPS   X2, 8(BX)
+	VMOVHPS   X2, 32(BX)
+	VMOVLPS   X4, 16(BX)
+	VMOVHPS   X4, 40(BX)
+	VMOVLPS   X0, 48(BX)
+	VMOVHPS   X0, 72(BX)
+	VMOVLPS   X3, 56(BX)
+	VMOVHPS   X3, 80(BX)
+	VMOVLPS   X5, 64(BX)
+	VMOVHPS   X5, 88(BX)
+	ADDQ      $0x10, CX
+	ADDQ      $0x10, DI
+	ADDQ      $0x60, BX
+	SUBQ      $0x04, AX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func move16(k int, b *float32, stride int, panel *float32)
+// Requires: AVX, MMX+
+TEXT ·move16(SB), NOSPLIT, $0-32
+	MOVQ k+0(FP), AX
+	MOVQ b+8(FP), CX
+	MOVQ stride+16(FP), DX
+	MOVQ panel+24(FP), BX
+	SHLQ $0x02, DX
+
+loop:
+	TESTQ      AX, AX
+	JZ         done
+	PREFETCHT0 (CX)(DX*8)
+	VMOVUPS    (CX), Y0
+	VMOVUPS    32(CX), Y1
+	VMOVUPS    Y0, (BX)
+	VMOVUPS    Y1, 32(BX)
+	ADDQ       DX, CX
+	ADDQ       $0x40, BX
+	DECQ       AX
+	JMP        loop
+
+done:
+	VZEROUPPER
+	RET
+
 DATA masks<>+0(SB)/4, $0xffffffff
 DATA masks<>+4(SB)/4, $0xffffffff
 DATA masks<>+8(SB)/4, $0xffffffff
@@ -253,9 +384,9 @@ DATA masks<>+24(SB)/4, $0x00000000
 DATA masks<>+28(SB)/4, $0x00000000
 GLOBL masks<>(SB), RODATA|NOPTR, $32
 
-// func across16(k int, x *float32, b *float32, stride int, sums *float32)
-// Requires: AVX, FMA3
-TEXT ·across16(SB), NOSPLIT, $0-40
+// func across16(k int, x *float32, b *float32, stride int, next *float32, sums *float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·across16(SB), NOSPLIT, $0-48
 	MOVQ   k+0(FP), AX
 	MOVQ   x+8(FP), CX
 	MOVQ   b+16(FP), DX
@@ -265,12 +396,237 @@ TEXT ·across16(SB), NOSPLIT, $0-40
 	LEAQ   (DX)(BX*4), DI
 	LEAQ   (DI)(BX*4), R8
 	LEAQ   (R8)(BX*4), R9
+	MOVQ   next+32(FP), R10
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
+
+lines:
+	CMPQ         AX, $0x10
+	JL           loop
+	PREFETCHT1   (R10)
+	PREFETCHT1   64(R10)
+	VMOVUPS      (DX), X2
+	VINSERTF128  $0x01, (DI), Y2, Y2
+	VMOVUPS      (DX)(BX*1), X4
+	VINSERTF128  $0x01, (DI)(BX*1), Y4, Y4
+	VMOVUPS      (DX)(BX*2), X6
+	VINSERTF128  $0x01, (DI)(BX*2), Y6, Y6
+	VMOVUPS      (DX)(SI*1), X8
+	VINSERTF128  $0x01, (DI)(SI*1), Y8, Y8
+	VUNPCKLPS    Y4, Y2, Y0
+	VUNPCKLPS    Y8, Y6, Y1
+	VUNPCKLPD    Y1, Y0, Y3
+	VUNPCKHPD    Y1, Y0, Y5
+	VUNPCKHPS    Y4, Y2, Y0
+	VUNPCKHPS    Y8, Y6, Y1
+	VUNPCKLPD    Y1, Y0, Y7
+	VUNPCKHPD    Y1, Y0, Y0
+	VBROADCASTSS (CX), Y1
+	VFMADD231PS  Y1, Y3, Y9
+	VBROADCASTSS 4(CX), Y1
+	VFMADD231PS  Y1, Y5, Y9
+	VBROADCASTSS 8(CX), Y1
+	VFMADD231PS  Y1, Y7, Y9
+	VBROADCASTSS 12(CX), Y1
+	VFMADD231PS  Y1, Y0, Y9
+	PREFETCHT1   128(R10)
+	PREFETCHT1   192(R10)
+	VMOVUPS      16(DX), X2
+	VINSERTF128  $0x01, 16(DI), Y2, Y2
+	VMOVUPS      16(DX)(BX*1), X4
+	VINSERTF128  $0x01, 16(DI)(BX*1), Y4, Y4
+	VMOVUPS      16(DX)(BX*2), X6
+	VINSERTF128  $0x01, 16(DI)(BX*2), Y6, Y6
+	VMOVUPS      16(DX)(SI*1), X8
+	VINSERTF128  $0x01, 16(DI)(SI*1), Y8, Y8
+	VUNPCKLPS    Y4, Y2, Y0
+	VUNPCKLPS    Y8, Y6, Y1
+	VUNPCKLPD    Y1, Y0, Y3
+	VUNPCKHPD    Y1, Y0, Y5
+	VUNPCKHPS    Y4, Y2, Y0
+	VUNPCKHPS    Y8, Y6, Y1
+	VUNPCKLPD    Y1, Y0, Y7
+	VUNPCKHPD    Y1, Y0, Y0
+	VBROADCASTSS 16(CX), Y1
+	VFMADD231PS  Y1, Y3, Y9
+	VBROADCASTSS 20(CX), Y1
+	VFMADD231PS  Y1, Y5, Y9
+	VBROADCASTSS 24(CX), Y1
+	VFMADD231PS  Y1, Y7, Y9
+	VBROADCASTSS 28(CX), Y1
+	VFMADD231PS  Y1, Y0, Y9
+	PREFETCHT1   256(R10)
+	PREFETCHT1   320(R10)
+	VMOVUPS      32(DX), X2
+	VINSERTF128  $0x01, 32(DI), Y2, Y2
+	VMOVUPS      32(DX)(BX*1), X4
+	VINSERTF128  $0x01, 32(DI)(BX*1), Y4, Y4
+	VMOVUPS      32(DX)(BX*2), X6
+	VINSERTF128  $0x01, 32(DI)(BX*2), Y6, Y6
+	VMOVUPS      32(DX)(SI*1), X8
+	VINSERTF128  $0x01, 32(DI)(SI*1), Y8, Y8
+	VUNPCKLPS    Y4, Y2, Y0
+	VUNPCKLPS    Y8, Y6, Y1
+	VUNPCKLPD    Y1, Y0, Y3
+	VUNPCKHPD    Y1, Y0, Y5
+	VUNPCKHPS    Y4, Y2, Y0
+	VUNPCKHPS    Y8, Y6, Y1
+	VUNPCKLPD    Y1, Y0, Y7
+	VUNPCKHPD    Y1, Y0, Y0
+	VBROADCASTSS 32(CX), Y1
+	VFMADD231PS  Y1, Y3, Y9
+	VBROADCASTSS 36(CX), Y1
+	VFMADD231PS  Y1, Y5, Y9
+	VBROADCASTSS 40(CX), Y1
+	VFMADD231PS  Y1, Y7, Y9
+	VBROADCASTSS 44(CX), Y1
+	VFMADD231PS  Y1, Y0, Y9
+	PREFETCHT1   384(R10)
+	PREFETCHT1   448(R10)
+	VMOVUPS      48(DX), X2
+	VINSERTF128  $0x01, 48(DI), Y2, Y2
+	VMOVUPS      48(DX)(BX*1), X4
+	VINSERTF128  $0x01, 48(DI)(BX*1), Y4, Y4
+	VMOVUPS      48(DX)(BX*2), X6
+	VINSERTF128  $0x01, 48(DI)(BX*2), Y6, Y6
+	VMOVUPS      48(DX)(SI*1), X8
+	VINSERTF128  $0x01, 48(DI)(SI*1), Y8, Y8
+	VUNPCKLPS    Y4, Y2, Y0
+	VUNPCKLPS    Y8, Y6, Y1
+	VUNPCKLPD    Y1, Y0, Y3
+	VUNPCKHPD    Y1, Y0, Y5
+	VUNPCKHPS    Y4, Y2, Y0
+	VUNPCKHPS    Y8, Y6, Y1
+	VUNPCKLPD    Y1, Y0, Y7
+	VUNPCKHPD    Y1, Y0, Y0
+	VBROADCASTSS 48(CX), Y1
+	VFMADD231PS  Y1, Y3, Y9
+	VBROADCASTSS 52(CX), Y1
+	VFMADD231PS  Y1, Y5, Y9
+	VBROADCASTSS 56(CX), Y1
+	VFMADD231PS  Y1, Y7, Y9
+	VBROADCASTSS 60(CX), Y1
+	VFMADD231PS  Y1, Y0, Y9
+	PREFETCHT1   512(R10)
+	PREFETCHT1   576(R10)
+	VMOVUPS      (R8), X2
+	VINSERTF128  $0x01, (R9), Y2, Y2
+	VMOVUPS      (R8)(BX*1), X4
+	VINSERTF128  $0x01, (R9)(BX*1), Y4, Y4
+	VMOVUPS      (R8)(BX*2), X6
+	VINSERTF128  $0x01, (R9)(BX*2), Y6, Y6
+	VMOVUPS      (R8)(SI*1), X8
+	VINSERTF128  $0x01, (R9)(SI*1), Y8, Y8
+	VUNPCKLPS    Y4, Y2, Y0
+	VUNPCKLPS    Y8, Y6, Y1
+	VUNPCKLPD    Y1, Y0, Y3
+	VUNPCKHPD    Y1, Y0, Y5
+	VUNPCKHPS    Y4, Y2, Y0
+	VUNPCKHPS    Y8, Y6, Y1
+	VUNPCKLPD    Y1, Y0, Y7
+	VUNPCKHPD    Y1, Y0, Y0
+	VBROADCASTSS (CX), Y1
+	VFMADD231PS  Y1, Y3, Y10
+	VBROADCASTSS 4(CX), Y1
+	VFMADD231PS  Y1, Y5, Y10
+	VBROADCASTSS 8(CX), Y1
+	VFMADD231PS  Y1, Y7, Y10
+	VBROADCASTSS 12(CX), Y1
+	VFMADD231PS  Y1, Y0, Y10
+	PREFETCHT1   640(R10)
+	PREFETCHT1   704(R10)
+	VMOVUPS      16(R8), X2
+	VINSERTF128  $0x01, 16(R9), Y2, Y2
+	VMOVUPS      16(R8)(BX*1), X4
+	VINSERTF128  $0x01, 16(R9)(BX*1), Y4, Y4
+	VMOVUPS      16(R8)(BX*2), X6
+	VINSERTF128  $0x01, 16(R9)(BX*2), Y6, Y6
+	VMOVUPS      16(R8)(SI*1), X8
+	VINSERTF128  $0x01, 16(R9)(SI*1), Y8, Y8
+	VUNPCKLPS    Y4, Y2, Y0
+	VUNPCKLPS    Y8, Y6, Y1
+	VUNPCKLPD    Y1, Y0, Y3
+	VUNPCKHPD    Y1, Y0, Y5
+	VUNPCKHPS    Y4, Y2, Y0
+	VUNPCKHPS    Y8, Y6, Y1
+	VUNPCKLPD    Y1, Y0, Y7
+	VUNPCKHPD    Y1, Y0, Y0
+	VBROADCASTSS 16(CX), Y1
+	VFMADD231PS  Y1, Y3, Y10
+	VBROADCASTSS 20(CX), Y1
+	VFMADD231PS  Y1, Y5, Y10
+	VBROADCASTSS 24(CX), Y1
+	VFMADD231PS  Y1, Y7, Y10
+	VBROADCASTSS 28(CX), Y1
+	VFMADD231PS  Y1, Y0, Y10
+	PREFETCHT1   768(R10)
+	PREFETCHT1   832(R10)
+	VMOVUPS      32(R8), X2
+	VINSERTF128  $0x01, 32(R9), Y2, Y2
+	VMOVUPS      32(R8)(BX*1), X4
+	VINSERTF128  $0x01, 32(R9)(BX*1), Y4, Y4
+	VMOVUPS      32(R8)(BX*2), X6
+	VINSERTF128  $0x01, 32(R9)(BX*2), Y6, Y6
+	VMOVUPS      32(R8)(SI*1), X8
+	VINSERTF128  $0x01, 32(R9)(SI*1), Y8, Y8
+	VUNPCKLPS    Y4, Y2, Y0
+	VUNPCKLPS    Y8, Y6, Y1
+	VUNPCKLPD    Y1, Y0, Y3
+	VUNPCKHPD    Y1, Y0, Y5
+	VUNPCKHPS    Y4, Y2, Y0
+	VUNPCKHPS    Y8, Y6, Y1
+	VUNPCKLPD    Y1, Y0, Y7
+	VUNPCKHPD    Y1, Y0, Y0
+	VBROADCASTSS 32(CX), Y1
+	VFMADD231PS  Y1, Y3, Y10
+	VBROADCASTSS 36(CX), Y1
+	VFMADD231PS  Y1, Y5, Y10
+	VBROADCASTSS 40(CX), Y1
+	VFMADD231PS  Y1, Y7, Y10
+	VBROADCASTSS 44(CX), Y1
+	VFMADD231PS  Y1, Y0, Y10
+	PREFETCHT1   896(R10)
+	PREFETCHT1   960(R10)
+	VMOVUPS      48(R8), X2
+	VINSERTF128  $0x01, 48(R9), Y2, Y2
+	VMOVUPS      48(R8)(BX*1), X4
+	VINSERTF128  $0x01, 48(R9)(BX*1), Y4, Y4
+	VMOVUPS      48(R8)(BX*2), X6
+	VINSERTF128  $0x01, 48(R9)(BX*2), Y6, Y6
+	VMOVUPS      48(R8)(SI*1), X8
+	VINSERTF128  $0x01, 48(R9)(SI*1), Y8, Y8
+	VUNPCKLPS    Y4, Y2, Y0
+	VUNPCKLPS    Y8, Y6, Y1
+	VUNPCKLPD    Y1, Y0, Y3
+	VUNPCKHPD    Y1, Y0, Y5
+	VUNPCKHPS    Y4, Y2, Y0
+	VUNPCKHPS    Y8, Y6, Y1
+	VUNPCKLPD    Y1, Y0, Y7
+	VUNPCKHPD    Y1, Y0, Y0
+	VBROADCASTSS 48(CX), Y1
+	VFMADD231PS  Y1, Y3, Y10
+	VBROADCASTSS 52(CX), Y1
+	VFMADD231PS  Y1, Y5, Y10
+	VBROADCASTSS 56(CX), Y1
+	VFMADD231PS  Y1, Y7, Y10
+	VBROADCASTSS 60(CX), Y1
+	VFMADD231PS  Y1, Y0, Y10
+	ADDQ         $0x40, DX
+	ADDQ         $0x40, DI
+	ADDQ         $0x40, R8
+	ADDQ         $0x40, R9
+	ADDQ         $0x40, CX
+	ADDQ         $0x00000400, R10
+	SUBQ         $0x10, AX
+	JMP          lines
 
 loop:
 	CMPQ         AX, $0x04
 	JL           tail
+	PREFETCHT1   (R10)
+	PREFETCHT1   64(R10)
+	PREFETCHT1   128(R10)
+	PREFETCHT1   192(R10)
 	VMOVUPS      (DX), X2
 	VINSERTF128  $0x01, (DI), Y2, Y2
 	VMOVUPS      (DX)(BX*1), X4
@@ -324,6 +680,7 @@ loop:
 	ADDQ         $0x10, R8
 	ADDQ         $0x10, R9
 	ADDQ         $0x10, CX
+	ADDQ         $0x00000100, R10
 	SUBQ         $0x04, AX
 	JMP          loop
 
@@ -391,7 +748,7 @@ tail:
 	VFMADD231PS  Y1, Y0, Y10
 
 done:
-	MOVQ    sums+32(FP), AX
+	MOVQ    sums+40(FP), AX
 	VADDPS  (AX), Y9, Y9
 	VMOVUPS Y9, (AX)
 	VADDPS  32(AX), Y10, Y10
@@ -573,7 +930,7 @@ TEXT ·canon8(SB), NOSPLIT, $0-24
 	MOVQ         n+0(FP), AX
 	MOVQ         dst+8(FP), CX
 	MOVQ         src+16(FP), DX
-	VBROADCASTSS nan<>+0(SB), Y0
+	VBROADCASTSS nan0<>+0(SB), Y0
 
 loop:
 	TESTQ     AX, AX
@@ -591,8 +948,51 @@ done:
 	VZEROUPPER
 	RET
 
-DATA nan<>+0(SB)/4, $0x7fc00000
-GLOBL nan<>(SB), RODATA|NOPTR, $4
+DATA nan0<>+0(SB)/4, $0x7fc00000
+GLOBL nan0<>(SB), RODATA|NOPTR, $4
+
+// func times8(n int, v *float32, by float32)
+// Requires: AVX
+TEXT ·times8(SB), NOSPLIT, $0-20
+	MOVQ         n+0(FP), AX
+	MOVQ         v+8(FP), CX
+	VBROADCASTSS by+16(FP), Y0
+
+loop:
+	TESTQ   AX, AX
+	JZ      done
+	VMULPS  (CX), Y0, Y1
+	VMOVUPS Y1, (CX)
+	ADDQ    $0x20, CX
+	SUBQ    $0x08, AX
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func fused8(n int, v *float32, x *float32, by float32)
+// Requires: AVX, FMA3
+TEXT ·fused8(SB), NOSPLIT, $0-28
+	MOVQ         n+0(FP), AX
+	MOVQ         v+8(FP), CX
+	MOVQ         x+16(FP), DX
+	VBROADCASTSS by+24(FP), Y0
+
+loop:
+	TESTQ       AX, AX
+	JZ          done
+	VMOVUPS     (CX), Y1
+	VFMADD231PS (DX), Y0, Y1
+	VMOVUPS     Y1, (CX)
+	ADDQ        $0x20, CX
+	ADDQ        $0x20, DX
+	SUBQ        $0x08, AX
+	JMP         loop
+
+done:
+	VZEROUPPER
+	RET
 
 // func dot16(n int, a *float32, b *float32, lanes *float32)
 // Requires: AVX, FMA3
@@ -654,6 +1054,66 @@ done:
 	VMOVUPS Y0, (AX)
 	VZEROUPPER
 	RET
+
+// func add8(n int, dst *float32, a *float32, b *float32)
+// Requires: AVX
+TEXT ·add8(SB), NOSPLIT, $0-32
+	MOVQ         n+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	VBROADCASTSS nan_add8<>+0(SB), Y0
+
+loop:
+	TESTQ     AX, AX
+	JZ        done
+	VMOVUPS   (DX), Y1
+	VADDPS    (BX), Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y2
+	VBLENDVPS Y2, Y0, Y1, Y1
+	VMOVUPS   Y1, (CX)
+	ADDQ      $0x20, CX
+	ADDQ      $0x20, DX
+	ADDQ      $0x20, BX
+	SUBQ      $0x08, AX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+DATA nan_add8<>+0(SB)/4, $0x7fc00000
+GLOBL nan_add8<>(SB), RODATA|NOPTR, $4
+
+// func mul8(n int, dst *float32, a *float32, b *float32)
+// Requires: AVX
+TEXT ·mul8(SB), NOSPLIT, $0-32
+	MOVQ         n+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	VBROADCASTSS nan_mul8<>+0(SB), Y0
+
+loop:
+	TESTQ     AX, AX
+	JZ        done
+	VMOVUPS   (DX), Y1
+	VMULPS    (BX), Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y2
+	VBLENDVPS Y2, Y0, Y1, Y1
+	VMOVUPS   Y1, (CX)
+	ADDQ      $0x20, CX
+	ADDQ      $0x20, DX
+	ADDQ      $0x20, BX
+	SUBQ      $0x08, AX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+DATA nan_mul8<>+0(SB)/4, $0x7fc00000
+GLOBL nan_mul8<>(SB), RODATA|NOPTR, $4
 
 DATA log2<>+0(SB)/4, $0x3fb8aa3b
 DATA log2<>+4(SB)/4, $0x3fb8aa3b
@@ -784,6 +1244,292 @@ DATA p4<>+20(SB)/4, $0x3efffffb
 DATA p4<>+24(SB)/4, $0x3efffffb
 DATA p4<>+28(SB)/4, $0x3efffffb
 GLOBL p4<>(SB), RODATA|NOPTR, $32
+
+DATA minus<>+0(SB)/4, $0x80000000
+DATA minus<>+4(SB)/4, $0x80000000
+DATA minus<>+8(SB)/4, $0x80000000
+DATA minus<>+12(SB)/4, $0x80000000
+DATA minus<>+16(SB)/4, $0x80000000
+DATA minus<>+20(SB)/4, $0x80000000
+DATA minus<>+24(SB)/4, $0x80000000
+DATA minus<>+28(SB)/4, $0x80000000
+GLOBL minus<>(SB), RODATA|NOPTR, $32
+
+DATA gelu0<>+0(SB)/4, $0x3d372713
+DATA gelu0<>+4(SB)/4, $0x3d372713
+DATA gelu0<>+8(SB)/4, $0x3d372713
+DATA gelu0<>+12(SB)/4, $0x3d372713
+DATA gelu0<>+16(SB)/4, $0x3d372713
+DATA gelu0<>+20(SB)/4, $0x3d372713
+DATA gelu0<>+24(SB)/4, $0x3d372713
+DATA gelu0<>+28(SB)/4, $0x3d372713
+GLOBL gelu0<>(SB), RODATA|NOPTR, $32
+
+DATA gelu1<>+0(SB)/4, $0x3fcc422a
+DATA gelu1<>+4(SB)/4, $0x3fcc422a
+DATA gelu1<>+8(SB)/4, $0x3fcc422a
+DATA gelu1<>+12(SB)/4, $0x3fcc422a
+DATA gelu1<>+16(SB)/4, $0x3fcc422a
+DATA gelu1<>+20(SB)/4, $0x3fcc422a
+DATA gelu1<>+24(SB)/4, $0x3fcc422a
+DATA gelu1<>+28(SB)/4, $0x3fcc422a
+GLOBL gelu1<>(SB), RODATA|NOPTR, $32
+
+// func relu8(n int, dst *float32, a *float32)
+// Requires: AVX
+TEXT ·relu8(SB), NOSPLIT, $0-24
+	MOVQ         n+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	VBROADCASTSS nan_relu8<>+0(SB), Y0
+
+loop:
+	TESTQ     AX, AX
+	JZ        done
+	VMOVUPS   (DX), Y2
+	VMOVUPS   Y2, Y1
+	VXORPS    Y1, Y1, Y1
+	VMAXPS    Y2, Y1, Y1
+	VCMPPS    $0x03, Y1, Y1, Y2
+	VBLENDVPS Y2, Y0, Y1, Y1
+	VMOVUPS   Y1, (CX)
+	ADDQ      $0x20, CX
+	ADDQ      $0x20, DX
+	SUBQ      $0x08, AX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+DATA nan_relu8<>+0(SB)/4, $0x7fc00000
+GLOBL nan_relu8<>(SB), RODATA|NOPTR, $4
+
+// func silu8(n int, dst *float32, a *float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·silu8(SB), NOSPLIT, $0-24
+	MOVQ         n+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	VBROADCASTSS nan_silu8<>+0(SB), Y0
+
+loop:
+	TESTQ       AX, AX
+	JZ          done
+	VMOVUPS     (DX), Y2
+	VMOVUPS     Y2, Y1
+	VXORPS      minus<>+0(SB), Y1, Y1
+	VCMPPS      $0x01, least<>+0(SB), Y1, Y5
+	VCMPPS      $0x0e, most<>+0(SB), Y1, Y6
+	VMULPS      log2<>+0(SB), Y1, Y3
+	VROUNDPS    $0x00, Y3, Y3
+	VFMADD231PS high<>+0(SB), Y3, Y1
+	VFMADD231PS low<>+0(SB), Y3, Y1
+	VMOVUPS     p0<>+0(SB), Y4
+	VFMADD213PS p1<>+0(SB), Y1, Y4
+	VFMADD213PS p2<>+0(SB), Y1, Y4
+	VFMADD213PS p3<>+0(SB), Y1, Y4
+	VFMADD213PS p4<>+0(SB), Y1, Y4
+	VFMADD213PS one<>+0(SB), Y1, Y4
+	VFMADD213PS one<>+0(SB), Y1, Y4
+	VCVTPS2DQ   Y3, Y1
+	VPSRAD      $0x01, Y1, Y3
+	VPSUBD      Y3, Y1, Y1
+	VPADDD      bias<>+0(SB), Y3, Y3
+	VPSLLD      $0x17, Y3, Y3
+	VMULPS      Y3, Y4, Y4
+	VPADDD      bias<>+0(SB), Y1, Y1
+	VPSLLD      $0x17, Y1, Y1
+	VMULPS      Y1, Y4, Y4
+	VANDNPS     Y4, Y5, Y4
+	VBLENDVPS   Y6, inf<>+0(SB), Y4, Y1
+	VMOVUPS     one<>+0(SB), Y3
+	VADDPS      Y3, Y1, Y1
+	VDIVPS      Y1, Y3, Y1
+	VMULPS      Y2, Y1, Y1
+	VCMPPS      $0x03, Y1, Y1, Y2
+	VBLENDVPS   Y2, Y0, Y1, Y1
+	VMOVUPS     Y1, (CX)
+	ADDQ        $0x20, CX
+	ADDQ        $0x20, DX
+	SUBQ        $0x08, AX
+	JMP         loop
+
+done:
+	VZEROUPPER
+	RET
+
+DATA nan_silu8<>+0(SB)/4, $0x7fc00000
+GLOBL nan_silu8<>(SB), RODATA|NOPTR, $4
+
+// func gelu8(n int, dst *float32, a *float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·gelu8(SB), NOSPLIT, $0-24
+	MOVQ         n+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	VBROADCASTSS nan_gelu8<>+0(SB), Y0
+
+loop:
+	TESTQ       AX, AX
+	JZ          done
+	VMOVUPS     (DX), Y2
+	VMOVUPS     Y2, Y1
+	VMULPS      gelu0<>+0(SB), Y2, Y3
+	VMULPS      Y2, Y2, Y1
+	VFMADD213PS Y2, Y1, Y3
+	VMULPS      gelu1<>+0(SB), Y3, Y1
+	VXORPS      minus<>+0(SB), Y1, Y1
+	VCMPPS      $0x01, least<>+0(SB), Y1, Y5
+	VCMPPS      $0x0e, most<>+0(SB), Y1, Y6
+	VMULPS      log2<>+0(SB), Y1, Y3
+	VROUNDPS    $0x00, Y3, Y3
+	VFMADD231PS high<>+0(SB), Y3, Y1
+	VFMADD231PS low<>+0(SB), Y3, Y1
+	VMOVUPS     p0<>+0(SB), Y4
+	VFMADD213PS p1<>+0(SB), Y1, Y4
+	VFMADD213PS p2<>+0(SB), Y1, Y4
+	VFMADD213PS p3<>+0(SB), Y1, Y4
+	VFMADD213PS p4<>+0(SB), Y1, Y4
+	VFMADD213PS one<>+0(SB), Y1, Y4
+	VFMADD213PS one<>+0(SB), Y1, Y4
+	VCVTPS2DQ   Y3, Y1
+	VPSRAD      $0x01, Y1, Y3
+	VPSUBD      Y3, Y1, Y1
+	VPADDD      bias<>+0(SB), Y3, Y3
+	VPSLLD      $0x17, Y3, Y3
+	VMULPS      Y3, Y4, Y4
+	VPADDD      bias<>+0(SB), Y1, Y1
+	VPSLLD      $0x17, Y1, Y1
+	VMULPS      Y1, Y4, Y4
+	VANDNPS     Y4, Y5, Y4
+	VBLENDVPS   Y6, inf<>+0(SB), Y4, Y1
+	VMOVUPS     one<>+0(SB), Y3
+	VADDPS      Y3, Y1, Y1
+	VDIVPS      Y1, Y3, Y1
+	VMULPS      Y2, Y1, Y1
+	VCMPPS      $0x03, Y1, Y1, Y2
+	VBLENDVPS   Y2, Y0, Y1, Y1
+	VMOVUPS     Y1, (CX)
+	ADDQ        $0x20, CX
+	ADDQ        $0x20, DX
+	SUBQ        $0x08, AX
+	JMP         loop
+
+done:
+	VZEROUPPER
+	RET
+
+DATA nan_gelu8<>+0(SB)/4, $0x7fc00000
+GLOBL nan_gelu8<>(SB), RODATA|NOPTR, $4
+
+// func sigmoid8(n int, dst *float32, a *float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·sigmoid8(SB), NOSPLIT, $0-24
+	MOVQ         n+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	VBROADCASTSS nan_sigmoid8<>+0(SB), Y0
+
+loop:
+	TESTQ       AX, AX
+	JZ          done
+	VMOVUPS     (DX), Y1
+	VMOVUPS     Y1, Y1
+	VXORPS      minus<>+0(SB), Y1, Y1
+	VCMPPS      $0x01, least<>+0(SB), Y1, Y4
+	VCMPPS      $0x0e, most<>+0(SB), Y1, Y5
+	VMULPS      log2<>+0(SB), Y1, Y2
+	VROUNDPS    $0x00, Y2, Y2
+	VFMADD231PS high<>+0(SB), Y2, Y1
+	VFMADD231PS low<>+0(SB), Y2, Y1
+	VMOVUPS     p0<>+0(SB), Y3
+	VFMADD213PS p1<>+0(SB), Y1, Y3
+	VFMADD213PS p2<>+0(SB), Y1, Y3
+	VFMADD213PS p3<>+0(SB), Y1, Y3
+	VFMADD213PS p4<>+0(SB), Y1, Y3
+	VFMADD213PS one<>+0(SB), Y1, Y3
+	VFMADD213PS one<>+0(SB), Y1, Y3
+	VCVTPS2DQ   Y2, Y1
+	VPSRAD      $0x01, Y1, Y2
+	VPSUBD      Y2, Y1, Y1
+	VPADDD      bias<>+0(SB), Y2, Y2
+	VPSLLD      $0x17, Y2, Y2
+	VMULPS      Y2, Y3, Y3
+	VPADDD      bias<>+0(SB), Y1, Y1
+	VPSLLD      $0x17, Y1, Y1
+	VMULPS      Y1, Y3, Y3
+	VANDNPS     Y3, Y4, Y3
+	VBLENDVPS   Y5, inf<>+0(SB), Y3, Y1
+	VMOVUPS     one<>+0(SB), Y2
+	VADDPS      Y2, Y1, Y1
+	VDIVPS      Y1, Y2, Y1
+	VCMPPS      $0x03, Y1, Y1, Y2
+	VBLENDVPS   Y2, Y0, Y1, Y1
+	VMOVUPS     Y1, (CX)
+	ADDQ        $0x20, CX
+	ADDQ        $0x20, DX
+	SUBQ        $0x08, AX
+	JMP         loop
+
+done:
+	VZEROUPPER
+	RET
+
+DATA nan_sigmoid8<>+0(SB)/4, $0x7fc00000
+GLOBL nan_sigmoid8<>(SB), RODATA|NOPTR, $4
+
+// func expo8(n int, dst *float32, a *float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·expo8(SB), NOSPLIT, $0-24
+	MOVQ         n+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         a+16(FP), DX
+	VBROADCASTSS nan_expo8<>+0(SB), Y0
+
+loop:
+	TESTQ       AX, AX
+	JZ          done
+	VMOVUPS     (DX), Y1
+	VMOVUPS     Y1, Y1
+	VCMPPS      $0x01, least<>+0(SB), Y1, Y4
+	VCMPPS      $0x0e, most<>+0(SB), Y1, Y5
+	VMULPS      log2<>+0(SB), Y1, Y2
+	VROUNDPS    $0x00, Y2, Y2
+	VFMADD231PS high<>+0(SB), Y2, Y1
+	VFMADD231PS low<>+0(SB), Y2, Y1
+	VMOVUPS     p0<>+0(SB), Y3
+	VFMADD213PS p1<>+0(SB), Y1, Y3
+	VFMADD213PS p2<>+0(SB), Y1, Y3
+	VFMADD213PS p3<>+0(SB), Y1, Y3
+	VFMADD213PS p4<>+0(SB), Y1, Y3
+	VFMADD213PS one<>+0(SB), Y1, Y3
+	VFMADD213PS one<>+0(SB), Y1, Y3
+	VCVTPS2DQ   Y2, Y1
+	VPSRAD      $0x01, Y1, Y2
+	VPSUBD      Y2, Y1, Y1
+	VPADDD      bias<>+0(SB), Y2, Y2
+	VPSLLD      $0x17, Y2, Y2
+	VMULPS      Y2, Y3, Y3
+	VPADDD      bias<>+0(SB), Y1, Y1
+	VPSLLD      $0x17, Y1, Y1
+	VMULPS      Y1, Y3, Y3
+	VANDNPS     Y3, Y4, Y3
+	VBLENDVPS   Y5, inf<>+0(SB), Y3, Y1
+	VCMPPS      $0x03, Y1, Y1, Y2
+	VBLENDVPS   Y2, Y0, Y1, Y1
+	VMOVUPS     Y1, (CX)
+	ADDQ        $0x20, CX
+	ADDQ        $0x20, DX
+	SUBQ        $0x08, AX
+	JMP         loop
+
+done:
+	VZEROUPPER
+	RET
+
+DATA nan_expo8<>+0(SB)/4, $0x7fc00000
+GLOBL nan_expo8<>(SB), RODATA|NOPTR, $4
 
 // func exp8(n int, v *float32, most float32, lanes *float32)
 // Requires: AVX, AVX2, FMA3

@@ -5,9 +5,11 @@ package cpu
 // hasVectors says that plain Go is all there is.
 func hasVectors() bool { return false }
 
-func (o *call) vectorGemm(product, int) bool { return false }
+func (o *call) tasks(_, _, _, _ int) grid { return grid{} }
 
-func (p *product) vectorRow(<-chan struct{}, int, int) bool { return false }
+func (o *call) task(int) {}
+
+func (o *call) vectorRow(*product, int, int) bool { return false }
 
 func (o *call) dot(a, b []float32) float32 { return dot(a, b) }
 
@@ -20,3 +22,7 @@ func (o *call) scale(dst, a, b []float32, by float32) { scale(dst, a, b, by) }
 func (o *call) swish(dst, a, b []float32) { swish(dst, a, b) }
 
 func (o *call) weigh(dst, weight, values []float32, width int) { weigh(dst, weight, values, width) }
+
+func (o *call) add(dst, a, b []float32) { add(dst, a, b) }
+
+func (o *call) mul(dst, a, b []float32) { mul(dst, a, b) }

@@ -12,13 +12,17 @@ func main() {
 	ConstraintExpr("amd64")
 	gemm()
 	pack()
+	packSix()
+	move()
 	across()
 	down(8)
 	down(1)
 	plain()
 	dot()
 	largest()
+	pairs()
 	e := newExponential()
+	activations(e)
 	softmax(e)
 	quotient()
 	scaled()
@@ -71,14 +75,25 @@ func loop(k reg.Register, by int, body func(steps int)) {
 // A that is all there are.
 func gemm() {
 	const rows, wide = 6, 2
-	function("gemm6x16", "func(k int, a, b, c *float32, stride int)")
-	Doc("gemm6x16 adds to 6 rows of 16 sums, stride elements apart, the chains over k", "packed steps of A and B.")
+	function("gemm6x16", "func(k int, a, b, from *float32, fromStride int, to *float32, toStride int)")
+	Doc("gemm6x16 sets 6 rows of 16 sums to what they were at from plus the chains over k", "packed steps of A and B. Rows are strides elements apart.")
 	k, a, b := Load(Param("k"), GP64()), Load(Param("a"), GP64()), Load(Param("b"), GP64())
-	c, stride := Load(Param("c"), GP64()), Load(Param("stride"), GP64())
+	from, stride := Load(Param("from"), GP64()), Load(Param("fromStride"), GP64())
 	SHLQ(Imm(2), stride)
+	line := GP64()
+	MOVQ(from, line)
+	for range rows {
+		PREFETCHT0(Mem{Base: line})
+		PREFETCHT0(Mem{Base: line, Disp: 60})
+		ADDQ(stride, line)
+	}
 	acc := zeros(rows * wide)
 	bs, as := []reg.VecVirtual{YMM(), YMM()}, []reg.VecVirtual{YMM(), YMM()}
 	loop(k, unroll, func(steps int) {
+		if steps > 1 {
+			PREFETCHT0(Mem{Base: a, Disp: 512})
+			PREFETCHT0(Mem{Base: a, Disp: 576})
+		}
 		for u := range steps {
 			for j, r := range bs {
 				VMOVUPS(at(b, (u*wide+j)*8), r)
@@ -93,13 +108,20 @@ func gemm() {
 		ADDQ(U32(uint32(steps*rows*4)), a)
 		ADDQ(U32(uint32(steps*wide*32)), b)
 	})
+	to, toStride := Load(Param("to"), GP64()), Load(Param("toStride"), GP64())
+	SHLQ(Imm(2), toStride)
+	nan := broadcast("nan", 0x7fc00000)
 	for i := range rows {
 		for j := range wide {
-			VADDPS(at(c, j*8), acc[i*wide+j], acc[i*wide+j])
-			VMOVUPS(acc[i*wide+j], at(c, j*8))
+			v := acc[i*wide+j]
+			VADDPS(at(from, j*8), v, v)
+			VCMPPS(Imm(3), v, v, as[0])
+			VBLENDVPS(as[0], nan, v, v)
+			VMOVUPS(v, at(to, j*8))
 		}
 		if i < rows-1 {
-			ADDQ(stride, c)
+			ADDQ(stride, from)
+			ADDQ(toStride, to)
 		}
 	}
 	finish()
@@ -202,6 +224,73 @@ func pack() {
 	finish()
 }
 
+// pack6 turns six rows into steps of six.
+func packSix() {
+	function("pack6x4", "func(k int, a *float32, stride int, panel *float32)")
+	Doc("pack6x4 lays 6 rows, stride elements apart, side by side: 6 elements a step. k is a", "multiple of 4.")
+	k := Load(Param("k"), GP64())
+	a, stride := Load(Param("a"), GP64()), Load(Param("stride"), GP64())
+	panel := Load(Param("panel"), GP64())
+	SHLQ(Imm(2), stride)
+	stride3, low := GP64(), GP64()
+	LEAQ(Mem{Base: stride, Index: stride, Scale: 2}, stride3)
+	LEAQ(Mem{Base: a, Index: stride, Scale: 4}, low)
+	in, t := make([]reg.VecVirtual, 6), make([]reg.VecVirtual, 6)
+	for i := range in {
+		in[i], t[i] = XMM(), XMM()
+	}
+	Label("loop")
+	TESTQ(k, k)
+	JZ(LabelRef("done"))
+	for i, m := range []Mem{{Base: a}, {Base: a, Index: stride, Scale: 1}, {Base: a, Index: stride, Scale: 2},
+		{Base: a, Index: stride3, Scale: 1}, {Base: low}, {Base: low, Index: stride, Scale: 1}} {
+		VMOVUPS(m, in[i])
+	}
+	for i := range 3 {
+		VUNPCKLPS(in[2*i+1], in[2*i], t[2*i])
+		VUNPCKHPS(in[2*i+1], in[2*i], t[2*i+1])
+	}
+	// Of each pair of rows t has steps 0 and 1, and steps 2 and 3.
+	for half := range 2 {
+		for i := range 3 {
+			VMOVLPS(t[2*i+half], Mem{Base: panel, Disp: 48*half + 8*i})
+			VMOVHPS(t[2*i+half], Mem{Base: panel, Disp: 48*half + 24 + 8*i})
+		}
+	}
+	ADDQ(Imm(16), a)
+	ADDQ(Imm(16), low)
+	ADDQ(Imm(96), panel)
+	SUBQ(Imm(4), k)
+	JMP(LabelRef("loop"))
+	Label("done")
+	finish()
+}
+
+// move copies steps of sixteen that lie in one piece each.
+func move() {
+	function("move16", "func(k int, b *float32, stride int, panel *float32)")
+	Doc("move16 copies 16 elements from each of k rows, stride elements apart, to a panel.")
+	k := Load(Param("k"), GP64())
+	b, stride := Load(Param("b"), GP64()), Load(Param("stride"), GP64())
+	panel := Load(Param("panel"), GP64())
+	SHLQ(Imm(2), stride)
+	lo, hi := YMM(), YMM()
+	Label("loop")
+	TESTQ(k, k)
+	JZ(LabelRef("done"))
+	PREFETCHT0(Mem{Base: b, Index: stride, Scale: 8})
+	VMOVUPS(at(b, 0), lo)
+	VMOVUPS(at(b, 8), hi)
+	VMOVUPS(lo, at(panel, 0))
+	VMOVUPS(hi, at(panel, 8))
+	ADDQ(stride, b)
+	ADDQ(Imm(64), panel)
+	DECQ(k)
+	JMP(LabelRef("loop"))
+	Label("done")
+	finish()
+}
+
 // across is a row times a matrix whose columns lie in one piece each. A chain must go
 // step by step, so the registers hold sixteen chains side by side and the matrix is
 // turned on its way in.
@@ -214,25 +303,49 @@ func across() {
 		}
 		DATA(4*i, word)
 	}
-	function("across16", "func(k int, x, b *float32, stride int, sums *float32)")
-	Doc("across16 adds to 16 sums the chains over x and 16 rows of k elements, stride apart.", "x is zero up to a multiple of 4.")
+	function("across16", "func(k int, x, b *float32, stride int, next, sums *float32)")
+	Doc("across16 adds to 16 sums the chains over x and 16 rows of k elements, stride apart.", "x is zero up to a multiple of 4. Meanwhile it fetches as many elements from next on,", "which may lie anywhere.")
 	k, x := Load(Param("k"), GP64()), Load(Param("x"), GP64())
 	q := loadQuad(Load(Param("b"), GP64()), Load(Param("stride"), GP64()))
+	next := Load(Param("next"), GP64())
 	acc, xs := zeros(2), YMM()
-	step := func(disp int, mask reg.VecVirtual) {
-		for half := range 2 {
-			for i, v := range q.columns(half, disp, mask) {
-				VBROADCASTSS(at(x, disp+i), xs)
-				VFMADD231PS(xs, v, acc[half])
-			}
+	part := func(half, disp int, mask reg.VecVirtual) {
+		for i, v := range q.columns(half, disp, mask) {
+			VBROADCASTSS(at(x, disp+i), xs)
+			VFMADD231PS(xs, v, acc[half])
 		}
 	}
+	step := func(disp int, mask reg.VecVirtual) {
+		part(0, disp, mask)
+		part(1, disp, mask)
+	}
+	// A cache line of eight rows at a time: where rows lie pages apart, the first cache
+	// has no place for more.
+	Label("lines")
+	CMPQ(k, Imm(16))
+	JL(LabelRef("loop"))
+	for half := range 2 {
+		for quarter := range 4 {
+			PREFETCHT1(Mem{Base: next, Disp: 512*half + 128*quarter})
+			PREFETCHT1(Mem{Base: next, Disp: 512*half + 128*quarter + 64})
+			part(half, 4*quarter, nil)
+		}
+	}
+	q.advance(16)
+	ADDQ(Imm(64), x)
+	ADDQ(U32(1024), next)
+	SUBQ(Imm(16), k)
+	JMP(LabelRef("lines"))
 	Label("loop")
 	CMPQ(k, Imm(4))
 	JL(LabelRef("tail"))
+	for line := range 4 {
+		PREFETCHT1(Mem{Base: next, Disp: 64 * line})
+	}
 	step(0, nil)
 	q.advance(4)
 	ADDQ(Imm(16), x)
+	ADDQ(U32(256), next)
 	SUBQ(Imm(4), k)
 	JMP(LabelRef("loop"))
 	Label("tail")
@@ -297,15 +410,37 @@ func broadcast(name string, bits uint32) reg.VecVirtual {
 	return r
 }
 
+// plain are the last steps of a product, on rows of it.
 func plain() {
 	function("canon8", "func(n int, dst, src *float32)")
 	Doc("canon8 copies n elements, a multiple of 8, and makes every NaN the same.")
 	n, dst, src := Load(Param("n"), GP64()), Load(Param("dst"), GP64()), Load(Param("src"), GP64())
-	nan, v := broadcast("nan", 0x7fc00000), YMM()
+	nan, v := broadcast("nan0", 0x7fc00000), YMM()
 	each(n, func() {
 		VMOVUPS(at(src, 0), v)
 		same(nan, v)
 		VMOVUPS(v, at(dst, 0))
+	}, dst, src)
+	finish()
+
+	function("times8", "func(n int, v *float32, by float32)")
+	Doc("times8 multiplies n elements, a multiple of 8.")
+	n, dst = Load(Param("n"), GP64()), Load(Param("v"), GP64())
+	by, w := scalar("by"), YMM()
+	each(n, func() {
+		VMULPS(at(dst, 0), by, w)
+		VMOVUPS(w, at(dst, 0))
+	}, dst)
+	finish()
+
+	function("fused8", "func(n int, v, x *float32, by float32)")
+	Doc("fused8 sets n elements, a multiple of 8, to by·x + v.")
+	n, dst, src = Load(Param("n"), GP64()), Load(Param("v"), GP64()), Load(Param("x"), GP64())
+	by, w = scalar("by"), YMM()
+	each(n, func() {
+		VMOVUPS(at(dst, 0), w)
+		VFMADD231PS(at(src, 0), by, w)
+		VMOVUPS(w, at(dst, 0))
 	}, dst, src)
 	finish()
 }
