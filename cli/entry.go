@@ -67,6 +67,8 @@ func viewSigned(index uint64, at record.Millis, e record.Signed[record.Entry]) (
 		v.Lease = &b.Cut.Lease
 	case b.Close != nil:
 		v.Job, v.Reason = &b.Close.Job, b.Close.Why.String()
+	case b.Cancel != nil:
+		v.Job = &b.Cancel.Value.Job
 	default:
 		if !v.money(b) {
 			return v, wire.Refuse(wire.Unverified, fmt.Sprintf("entry %d has no body", index))

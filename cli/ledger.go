@@ -63,7 +63,7 @@ var filters = [...]filter{
 	{"node", "about leases of provider `NODE`", func(q *wire.QueryRequest, s string) error { return q.Node.UnmarshalText([]byte(s)) }},
 	{"lease", "about lease `REF`", func(q *wire.QueryRequest, s string) error { return q.Lease.UnmarshalText([]byte(s)) }},
 	{"hash", "whose signed bytes have hash `REF`", func(q *wire.QueryRequest, s string) error { return q.Hash.UnmarshalText([]byte(s)) }},
-	{"kind", "of `KIND`, such as deposit, job, lease, settle, transfer or withdraw", func(q *wire.QueryRequest, s string) (err error) {
+	{"kind", "of `KIND`, such as deposit, job, lease, settle, cancel, transfer or withdraw", func(q *wire.QueryRequest, s string) (err error) {
 		q.Kind, err = record.ParseEntryType(s)
 		return err
 	}},

@@ -56,7 +56,7 @@ func TestQuery(t *testing.T) {
 		{Since: start + 60_000}, {Until: start + 60_000}, {Since: start + 25_001, Until: start + 100_000}, {Since: start + 50_000, Until: start + 50_001},
 		{Until: 1}, {Since: start + 1e9}, {Since: 1 << 62}, {Until: 1<<63 - 1},
 	}
-	for k := record.TypeDeposit; k <= record.TypeClose; k++ {
+	for k := record.TypeDeposit; k <= record.TypeCancel; k++ {
 		queries = append(queries, ledger.Query{Kind: k}, ledger.Query{Kind: k, Author: public(w.gateway).ID(), Node: public(w.provider).ID()})
 	}
 	for _, q := range slices.Clone(queries) {

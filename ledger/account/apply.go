@@ -66,6 +66,8 @@ func effects(s State, by record.NodeID, now record.Millis, e record.Entry) (Effe
 		return settle(s, now, *e.Settle)
 	case record.TypeCut:
 		return cut(s, by, *e.Cut)
+	case record.TypeCancel:
+		return cancel(s, *e.Cancel)
 	case record.TypeClose:
 		return closeJob(s, by, *e.Close)
 	default:
@@ -102,7 +104,7 @@ func check(e record.Entry) error {
 		record.TypeSettle: e.Settle != nil, record.TypeCut: e.Cut != nil, record.TypeClose: e.Close != nil,
 		record.TypeTransfer: e.Transfer != nil, record.TypeWithdraw: e.Withdraw != nil, record.TypeConfirm: e.Confirm != nil,
 		record.TypeStake: e.Stake != nil, record.TypeUnstake: e.Unstake != nil, record.TypeVest: e.Vest != nil,
-		record.TypeReward: e.Reward != nil, record.TypeTopUp: e.TopUp != nil,
+		record.TypeReward: e.Reward != nil, record.TypeTopUp: e.TopUp != nil, record.TypeCancel: e.Cancel != nil,
 	}
 	set := 0
 	for _, there := range bodies {

@@ -126,6 +126,8 @@ func lease(s State, now record.Millis, signed record.Signed[record.Lease]) (Effe
 		return Effects{}, refuse(ErrAuthor, "a lease is signed by the tenant or his delegate")
 	case now > job.Terms.Expires:
 		return Effects{}, refuse(ErrClosed, "no task starts after its expiry")
+	case job.Cancelled:
+		return Effects{}, refuse(ErrClosed, "its tenant has cancelled it")
 	}
 	if err := attempt(job, task, l); err != nil {
 		return Effects{}, err
@@ -311,6 +313,22 @@ func end(s State, ref record.Ref, l Lease, job Job, how LeaseState) (Effects, er
 	}
 	f.move(Release, ID{Escrow, l.Job}, ID{Provider, l.Provider}, l.Reserve)
 	return f, nil
+}
+
+// cancel keeps a job from being leased again. Leases that run go on until they end, and
+// are paid as any other.
+func cancel(s State, c record.Signed[record.Cancel]) (Effects, error) {
+	job, err := openJob(s, c.Value.Job)
+	switch {
+	case err != nil:
+		return Effects{}, err
+	case c.By() != job.Tenant: // his delegate closes the job
+		return Effects{}, refuse(ErrAuthor, "a job is cancelled by its tenant")
+	case job.Cancelled:
+		return Effects{}, refuse(ErrOnce, "%s is cancelled", c.Value.Job.JobID())
+	}
+	job.Cancelled = true
+	return Effects{Job: c.Value.Job, JobAfter: &job, Parties: job.parties()}, nil
 }
 
 // closeJob ends a job.

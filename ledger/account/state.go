@@ -29,6 +29,8 @@ type Job struct {
 	Paid   record.Amount `cbor:"6,keyasint" json:"paid"`            // so far, fees included
 	Why    record.Reason `cbor:"7,keyasint" json:"why"`             // 0 while the escrow is open
 	Added  record.Amount `cbor:"8,keyasint,omitempty" json:"added"` // to the escrow, later
+	// Cancelled is whether the tenant wants no more of it.
+	Cancelled bool `cbor:"9,keyasint,omitempty" json:"cancelled"`
 }
 
 // Known reports whether the job has ever had an escrow.

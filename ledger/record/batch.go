@@ -116,6 +116,8 @@ type (
 		Vest     *Vest     `cbor:"21,keyasint,omitempty"`
 		Reward   *Reward   `cbor:"22,keyasint,omitempty"`
 		TopUp    *TopUp    `cbor:"23,keyasint,omitempty"`
+
+		Cancel *loose[Cancel] `cbor:"24,keyasint,omitempty"`
 	}
 
 	looseLease struct {
@@ -157,6 +159,9 @@ func signatures(l loose[looseEntry]) []signature {
 	if e.Settle != nil {
 		out = append(out, e.Settle.Receipt.signature, e.Settle.Voucher.signature)
 	}
+	if e.Cancel != nil {
+		out = append(out, e.Cancel.signature)
+	}
 	return out
 }
 
@@ -183,6 +188,10 @@ func entry(l loose[looseEntry]) Signed[Entry] {
 	}
 	if s := v.Settle; s != nil {
 		e.Settle = &Settle{Receipt: signed(s.Receipt, s.Receipt.value), Voucher: signed(s.Voucher, s.Voucher.value), Last: s.Last}
+	}
+	if v.Cancel != nil {
+		cancel := signed(*v.Cancel, v.Cancel.value)
+		e.Cancel = &cancel
 	}
 	return signed(l, e)
 }

@@ -29,12 +29,14 @@ func mustSign[T Record](t testing.TB, k byte, v T) Signed[T] {
 func allKinds(t testing.TB) []Raw {
 	job := mustSign(t, 1, Job{Shards: 1, Nonce: make([]byte, 16)})
 	lease := mustSign(t, 2, Lease{Bid: mustSign(t, 3, Bid{Job: job.Ref()}), Job: job.Ref(), Attempt: 1, Rate: 5, Beacon: Ref{1}})
+	cancel := mustSign(t, 1, Cancel{Job: job.Ref()})
 	settle := &Settle{Receipt: mustSign(t, 3, Receipt{Lease: lease.Ref(), Ran: "x"}), Voucher: mustSign(t, 2, Voucher{N: 1}), Last: true}
 	var raws []Raw
 	for i, e := range []Entry{
 		{Kind: TypeDeposit, Deposit: &Deposit{Amount: 1, External: "x"}}, {Kind: TypeJob, Job: &job, Stream: job.Ref()},
 		{Kind: TypeLease, Lease: &lease}, {Kind: TypeSettle, Settle: settle},
 		{Kind: TypeCut, Cut: &Cut{Lease: lease.Ref()}}, {Kind: TypeClose, Close: &Close{Job: job.Ref(), Why: GivenUp}},
+		{Kind: TypeCancel, Cancel: &cancel},
 	} {
 		e.V, e.Seq = 1, uint64(i)
 		raws = append(raws, mustSign(t, 4, e).Raw())

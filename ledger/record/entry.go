@@ -25,12 +25,14 @@ const (
 	TypeVest     EntryType = 12 // Vest: pays out what has become payable
 	TypeReward   EntryType = 13 // Reward: from the mesh's own accounts
 	TypeTopUp    EntryType = 14 // TopUp: more escrow for a job, or more reserve for a lease
+
+	TypeCancel EntryType = 15 // Cancel: the tenant wants no more of a job
 )
 
 var entryTypes = [...]string{TypeDeposit: "deposit", TypeJob: "job", TypeLease: "lease", TypeSettle: "settle",
 	TypeCut: "lease-cut", TypeClose: "escrow-close",
 	TypeTransfer: "transfer", TypeWithdraw: "withdraw", TypeConfirm: "withdraw-end", TypeStake: "stake", TypeUnstake: "unstake",
-	TypeVest: "vest", TypeReward: "reward", TypeTopUp: "top-up"}
+	TypeVest: "vest", TypeReward: "reward", TypeTopUp: "top-up", TypeCancel: "cancel"}
 
 // ParseEntryType reads a type's name.
 func ParseEntryType(s string) (EntryType, error) {
@@ -79,6 +81,8 @@ type Entry struct {
 	Vest     *Vest     `cbor:"21,keyasint,omitempty"`
 	Reward   *Reward   `cbor:"22,keyasint,omitempty"`
 	TopUp    *TopUp    `cbor:"23,keyasint,omitempty"`
+
+	Cancel *Signed[Cancel] `cbor:"24,keyasint,omitempty"`
 }
 
 // Type implements Record.
@@ -109,6 +113,15 @@ type Close struct {
 	Job Ref    `cbor:"1,keyasint"`
 	Why Reason `cbor:"2,keyasint"`
 }
+
+// A Cancel says that a tenant wants no more of his job: nothing is leased from then on,
+// and what runs is stopped. It is his own signature that counts, whoever posts it.
+type Cancel struct {
+	Job Ref `cbor:"1,keyasint"`
+}
+
+// Type implements Record.
+func (Cancel) Type() Type { return "idlemesh/cancel" }
 
 // A Reason says why a job ended.
 type Reason uint8

@@ -147,7 +147,7 @@ func (f *filler) sign(into reflect.Value, inner reflect.Type) {
 var bodyName = map[EntryType]string{
 	TypeDeposit: "Deposit", TypeJob: "Job", TypeLease: "Lease", TypeSettle: "Settle", TypeCut: "Cut", TypeClose: "Close",
 	TypeTransfer: "Transfer", TypeWithdraw: "Withdraw", TypeConfirm: "Confirm", TypeStake: "Stake", TypeUnstake: "Unstake",
-	TypeVest: "Vest", TypeReward: "Reward", TypeTopUp: "TopUp",
+	TypeVest: "Vest", TypeReward: "Reward", TypeTopUp: "TopUp", TypeCancel: "Cancel",
 }
 
 func readVectors(t testing.TB) (out []vector) {

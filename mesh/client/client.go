@@ -148,9 +148,13 @@ func (c *Client) Tasks(ctx context.Context, job record.Ref) iter.Seq2[wire.TaskI
 	return wire.Stream(ctx, c.end, c.Gateway(), wire.Tasks, wire.JobQuery{Job: job})
 }
 
-// Cancel ends a job. What its tasks have done by then is paid.
+// Cancel ends a job; once it returns that stands in the log. What its tasks have done
+// by then is paid. A job that has ended or is cancelled stays so.
 func (c *Client) Cancel(ctx context.Context, job record.Ref) error {
-	_, err := wire.Call(ctx, c.end, c.Gateway(), wire.Cancel, wire.JobQuery{Job: job})
+	s, err := record.Sign(c.key, record.Cancel{Job: job})
+	if err == nil {
+		_, err = wire.Call(ctx, c.end, c.Gateway(), wire.Cancel, wire.CancelRequest{Cancel: s})
+	}
 	return err
 }
 

@@ -139,7 +139,7 @@ func (g *Gateway) append(ctx context.Context, e record.Entry) (author.Place, err
 func (g *Gateway) settle(ctx context.Context, j *job, c carried, end wire.LeaseEvent) error {
 	r, l := *end.Receipt, c.lease.Value
 	g.mu.Lock()
-	c.stop = c.stop || j.cancelled
+	c.stop = j.cancelled
 	g.mu.Unlock()
 	if err := c.check(r.Value); err != nil {
 		return err
@@ -169,21 +169,35 @@ func (g *Gateway) cut(ctx context.Context, j *job, lease record.Signed[record.Le
 }
 
 // cancel ends a job for its tenant: what runs is stopped and paid as far as it came,
-// what waits is dropped.
-func (g *Gateway) cancel(_ context.Context, _ wire.Caller, q wire.JobQuery) (wire.Ack, error) {
+// what waits is dropped. It stands in the log first, for a stop that a restart forgot
+// would let the job go on.
+func (g *Gateway) cancel(ctx context.Context, _ wire.Caller, q wire.CancelRequest) (wire.Ack, error) {
+	ref := q.Cancel.Value.Job
 	g.mu.Lock()
-	j := g.jobs[q.Job]
-	if j == nil {
-		g.mu.Unlock()
-		return wire.Ack{}, wire.Refuse(wire.NotFound, "no such job")
-	}
-	j.cancelLocked(j.cause)
-	g.book.Drop(q.Job)
-	leases := j.running()
+	j := g.jobs[ref]
 	g.mu.Unlock()
-	for _, l := range leases {
-		g.halt(l)
+	switch {
+	case j == nil:
+		return wire.Ack{}, wire.Refuse(wire.NotFound, "no such job")
+	case q.Cancel.By() != j.signed.By():
+		return wire.Ack{}, wire.Refuse(wire.Denied, "cancel: signed by another than the job's tenant")
+	case g.dropped(j):
+		return wire.Ack{}, nil
+	}
+	ctx, stop := context.WithTimeoutCause(ctx, silence, &wire.Error{Code: wire.Unavailable,
+		Text: "cancel: the ledger does not answer, and the job goes on", Next: "try again"})
+	defer stop()
+	err := g.write(ctx, j, record.Entry{Kind: record.TypeCancel, Stream: ref, Idem: idem("cancel", ref), Cancel: &q.Cancel})
+	if err != nil && !g.dropped(j) { // it may have ended meanwhile
+		return wire.Ack{}, err
 	}
 	g.want(j)
 	return wire.Ack{}, nil
+}
+
+// dropped reports whether nothing more of the job is wanted.
+func (g *Gateway) dropped(j *job) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return j.ended != 0 || j.cancelled
 }

@@ -202,6 +202,25 @@ func (c *town) submit(q wire.JobRequest) (wire.Admitted, error) {
 	return wire.Call(c.t.Context(), from{c, c.tenant.ID()}, c.gate.cfg.Key.ID(), wire.Submit, q)
 }
 
+// cancel ends a job as its tenant.
+func (c *town) cancel(q wire.JobRequest) error {
+	_, err := wire.Call(c.t.Context(), from{c, c.tenant.ID()}, c.gate.cfg.Key.ID(), wire.Cancel,
+		wire.CancelRequest{Cancel: sign(c.t, c.tenant, record.Cancel{Job: q.Job.Ref()})})
+	return err
+}
+
+// count is how many entries of a kind the log has of a job.
+func (c *town) count(q wire.JobRequest, kind record.EntryType) (n int) {
+	c.t.Helper()
+	for _, err := range wire.Stream(c.t.Context(), from{c, c.tenant.ID()}, c.gate.cfg.Key.ID(), wire.Query, wire.QueryRequest{Job: q.Job.Ref(), Kind: kind}) {
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
 // end watches a job to its end.
 func (c *town) end(q wire.JobRequest) (kinds []wire.Kind, last wire.JobEvent) {
 	c.t.Helper()
@@ -304,8 +323,7 @@ func TestCancelDuringAuction(t *testing.T) {
 		if verb != "bid" {
 			return nil
 		}
-		_, err := wire.Call(c.t.Context(), from{c, c.tenant.ID()}, c.gate.cfg.Key.ID(), wire.Cancel, wire.JobQuery{Job: q.Job.Ref()})
-		return err
+		return c.cancel(q)
 	}}
 	v.open(c)
 	if _, err := c.submit(q); err != nil {
@@ -325,7 +343,7 @@ func TestCancelBeforeStart(t *testing.T) {
 		if verb != "start" {
 			return nil
 		}
-		if _, err := wire.Call(c.t.Context(), from{c, c.tenant.ID()}, c.gate.cfg.Key.ID(), wire.Cancel, wire.JobQuery{Job: q.Job.Ref()}); err != nil {
+		if err := c.cancel(q); err != nil {
 			return err
 		}
 		for v.stops.Load() == 0 {
@@ -343,8 +361,9 @@ func TestCancelBeforeStart(t *testing.T) {
 	if _, last := c.end(q); last.Kind != wire.Ended || v.stops.Load() == 0 {
 		t.Errorf("ended with %v after %d stops", last.Reason, v.stops.Load())
 	}
-	if c.earned(v.key.ID()) == 0 {
-		t.Error("what the run had done by then is not paid")
+	// Lease and cancel cross: only a lease that the log took first is paid.
+	if leased, paid := c.count(q, record.TypeLease) == 1, c.earned(v.key.ID()) > 0; leased != paid {
+		t.Errorf("its lease stands in the log: %v, what it had done by then is paid: %v", leased, paid)
 	}
 }
 
@@ -421,7 +440,7 @@ func TestLoad(t *testing.T) {
 	if _, err := c.submit(q); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := wire.Call(t.Context(), from{c, id}, c.gate.cfg.Key.ID(), wire.Cancel, wire.JobQuery{Job: q.Job.Ref()}); err != nil {
+	if err := c.cancel(q); err != nil {
 		t.Fatal(err)
 	}
 	c.end(q)

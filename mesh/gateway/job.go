@@ -69,6 +69,8 @@ func (g *Gateway) learn(j *job, e record.Entry, at author.Place) bool {
 		g.cutLocked(j, e.Cut.Lease, now)
 	case record.TypeClose:
 		g.endLocked(j, e.Close.Why, at.Time, now)
+	case record.TypeCancel:
+		g.cancelledLocked(j)
 	}
 	return true
 }
@@ -125,8 +127,17 @@ func (g *Gateway) endLocked(j *job, why record.Reason, at, now record.Millis) {
 	j.tellLocked(now, wire.JobEvent{Kind: wire.Ended, Reason: why, Price: j.spent, Err: j.cause})
 }
 
-// cancelLocked notes that no more of the job is wanted, and why if it is not the
-// tenant's wish.
+// cancelledLocked stops what runs for a tenant who wants no more of it.
+func (g *Gateway) cancelledLocked(j *job) {
+	j.cancelled = true
+	g.book.Drop(j.ref)
+	for _, l := range j.running() {
+		g.haltLocked(l)
+	}
+}
+
+// cancelLocked notes that no more of the job is wanted, and why: it is not the tenant's
+// wish, which is an entry.
 func (j *job) cancelLocked(cause *wire.Error) {
 	j.state.Cancel()
 	j.cancelled, j.cause = true, cause

@@ -100,7 +100,7 @@ func (g *Gateway) carried(j *job, lease record.Signed[record.Lease], fresh bool)
 	defer g.mu.Unlock()
 	c := carried{lease: lease, terms: j.signed.Value, body: j.body}
 	if !fresh {
-		c.again, c.stop = true, true // the tenant may have stopped it before the restart
+		c.again = true
 		c.took = g.now() - j.state.Tasks[lease.Value.Shard].Since + skew
 	}
 	return c
@@ -199,6 +199,10 @@ func (g *Gateway) hear(ctx context.Context, j *job, l record.Lease, req wire.Sta
 func (g *Gateway) halt(lease record.Signed[record.Lease]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.haltLocked(lease)
+}
+
+func (g *Gateway) haltLocked(lease record.Signed[record.Lease]) {
 	if !g.openLocked() {
 		return
 	}

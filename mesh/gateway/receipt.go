@@ -17,7 +17,7 @@ type carried struct {
 	body  record.Body
 	took  record.Millis // from the lease to the receipt, by this node's clock
 	again bool          // it was taken up again, after a restart
-	stop  bool          // it was stopped for the tenant, or may have been
+	stop  bool          // it was stopped for the tenant
 }
 
 // Bounds of what a receipt may claim.

@@ -160,6 +160,8 @@ func (g *Gateway) jobOf(e record.Entry) *job {
 		return g.leases[e.Cut.Lease]
 	case e.Close != nil:
 		return g.jobs[e.Close.Job]
+	case e.Cancel != nil:
+		return g.jobs[e.Cancel.Value.Job]
 	}
 	return nil
 }

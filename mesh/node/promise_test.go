@@ -104,7 +104,7 @@ func TestCancel(t *testing.T) {
 		}
 		all := until(t, c, runs, wire.Ended)
 		settled, ended := first(all, wire.Settled), first(all, wire.Ended)
-		if settled.Receipt == nil || settled.Receipt.Value.End != record.Cancelled || settled.Price == 0 || time.Since(begin) > 3*time.Second {
+		if ended.Reason != record.ByTenant || settled.Receipt == nil || settled.Receipt.Value.End != record.Cancelled || settled.Price == 0 || time.Since(begin) > 3*time.Second {
 			t.Errorf("cancelled while it ran: %+v after %v", settled, time.Since(begin))
 		}
 		for range 2 {
@@ -117,6 +117,49 @@ func TestCancel(t *testing.T) {
 		}
 		done := first(until(t, c, submit(t, c, steps(1)), wire.Ended), wire.Settled) // its slot is free
 		money(t, m, c, settled.Price+done.Price, map[*meshtest.Node]record.Amount{one: settled.Price + done.Price})
+		m.Verify()
+	})
+}
+
+// TestCancelOutlivesGateway: once a cancel is acknowledged the gateway may die; the next
+// one stops what runs, pays what it has done, and gives the rest back.
+func TestCancelOutlivesGateway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := seller(10, 0)
+		one.Config.Policy.Slots = 1
+		m := meshtest.New(t, one)
+		c := m.Rich()
+		runs, waits := submit(t, c, steps(1000)), submit(t, c, steps(1000))
+		until(t, c, runs, wire.Progress)
+		one.Cut(true) // nobody can tell it to stop
+		for _, job := range []record.Ref{runs, waits} {
+			if err := c.Cancel(t.Context(), job); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.Gate.Cut(true)
+		m.Gate.Stop()
+		m.Gate.Cut(false)
+		one.Cut(false)
+		m.Gate.Start()
+		c = m.Client(m.Tenant)
+		begin := time.Now()
+		all := until(t, c, runs, wire.Ended)
+		settled, ended := first(all, wire.Settled), first(all, wire.Ended)
+		if ended.Reason != record.ByTenant || settled.Price == 0 || settled.Receipt.Value.End != record.Cancelled || time.Since(begin) > 20*time.Second {
+			t.Errorf("ended %v after %v, settled %+v", ended.Reason, time.Since(begin), settled)
+		}
+		if e := first(until(t, c, waits, wire.Ended), wire.Ended); e.Reason != record.ByTenant || e.Price != 0 {
+			t.Errorf("the one that waited ended %v for %v", e.Reason, e.Price)
+		}
+		if err := c.Cancel(t.Context(), runs); err != nil {
+			t.Errorf("cancelled again: %v", err)
+		}
+		n := entries(t, c, runs)
+		if n[record.TypeCancel] != 1 || n[record.TypeLease] != 1 || n[record.TypeSettle] != 1 || n[record.TypeClose] != 1 {
+			t.Errorf("the log has %v", n)
+		}
+		money(t, m, c, settled.Price, map[*meshtest.Node]record.Amount{one: settled.Price})
 		m.Verify()
 	})
 }

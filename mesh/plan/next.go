@@ -14,9 +14,9 @@ type Want struct {
 	Avoid   []record.NodeID // lost it before, each once
 }
 
-// Cancel notes that the tenant wants no more of the job: nothing is wanted, and End
-// says ByTenant once no lease is live. The ledger does not know of it until the job
-// is closed.
+// Cancel notes that no more of the job is wanted: nothing is, and End says ByTenant
+// once no lease is live. A tenant's own wish is an entry; this is for what a gateway
+// finds out, of which the ledger does not know until the job is closed.
 func (s *State) Cancel() { s.cancelled = true }
 
 // Live returns how many tasks have a provider.
@@ -66,9 +66,9 @@ func (s *State) End(now record.Millis) (record.Reason, bool) {
 	switch {
 	case s.Closed != 0 || s.count[Leased] > 0 || len(s.Tasks) == 0:
 		return 0, false
-	case s.count[Done] == len(s.Tasks):
+	case s.count[Done] == len(s.Tasks) && !s.stopped:
 		return record.Finished, true
-	case s.cancelled:
+	case s.cancelled || s.stopped:
 		return record.ByTenant, true
 	case s.count[Failed] > 0:
 		return record.GivenUp, true
@@ -85,8 +85,14 @@ func (s *State) End(now record.Millis) (record.Reason, bool) {
 func (s *State) Stop() bool { return s.cancelled && s.count[Leased] > 0 }
 
 // Last reports whether the settlement of r finishes the job, so that it can close
-// the escrow in the same entry.
+// the escrow in the same entry. A job whose tenant had a task stopped is not finished:
+// it is closed with that reason.
 func (s *State) Last(r record.Signed[record.Receipt]) bool {
+	return s.finishes(r) && r.Value.End != record.Cancelled && !s.stopped
+}
+
+// finishes reports whether no task is left after the settlement of r.
+func (s *State) finishes(r record.Signed[record.Receipt]) bool {
 	i, live := s.shard[r.Value.Lease]
 	return live && i == r.Value.Shard && r.Value.End.Paid() && s.Closed == 0 && s.count[Done] == len(s.Tasks)-1
 }

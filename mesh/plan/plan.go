@@ -70,6 +70,7 @@ type State struct {
 	Closed record.Reason // zero while the job lives
 
 	cancelled bool
+	stopped   bool                  // a task ended because it was
 	count     [4]int                // tasks by phase
 	shard     map[record.Ref]uint32 // of live leases
 }
@@ -98,6 +99,8 @@ func (s *State) apply(at record.Millis, e record.Entry) error {
 		return s.cut(at, e.Cut.Lease)
 	case e.Kind == record.TypeClose && e.Close != nil:
 		return s.close(*e.Close)
+	case e.Kind == record.TypeCancel && e.Cancel != nil:
+		return s.cancel(e.Cancel.Value)
 	}
 	return ErrForeign
 }
@@ -161,10 +164,11 @@ func (s *State) settle(at record.Millis, e record.Settle) error {
 	if pay > t.Reserve {
 		return fmt.Errorf("%w: pays %s of a reserve of %s", ErrOrder, pay, t.Reserve)
 	}
-	if e.Last && !s.Last(e.Receipt) {
+	if e.Last && !s.finishes(e.Receipt) {
 		return fmt.Errorf("%w: closes a job that has tasks left", ErrOrder)
 	}
 	s.ended(t, pay)
+	s.stopped = s.stopped || r.End == record.Cancelled
 	if r.End.Paid() {
 		t.Receipt = &e.Receipt
 		s.move(t, Done, at)
@@ -199,6 +203,17 @@ func (s *State) close(c record.Close) error {
 		return ErrOrder
 	}
 	s.Closed = c.Why
+	return nil
+}
+
+func (s *State) cancel(c record.Cancel) error {
+	switch {
+	case s.ID == (record.Ref{}) || c.Job != s.ID:
+		return ErrForeign
+	case s.Closed != 0 || s.cancelled:
+		return ErrOrder
+	}
+	s.cancelled = true
 	return nil
 }
 

@@ -54,6 +54,11 @@ func closing(job record.Ref, why record.Reason) record.Entry {
 	return record.Entry{Kind: record.TypeClose, Close: &record.Close{Job: job, Why: why}}
 }
 
+func cancel(t testing.TB, job record.Ref) record.Entry {
+	c := sign(t, 0, record.Cancel{Job: job})
+	return record.Entry{Kind: record.TypeCancel, Cancel: &c}
+}
+
 func apply(t testing.TB, s *State, at record.Millis, es ...record.Entry) {
 	t.Helper()
 	for _, e := range es {
@@ -154,6 +159,25 @@ func TestEnd(t *testing.T) {
 			apply(t, s, 0, lease(t, id, 0, 1, 1, 50))
 			s.Cancel()
 		}},
+		"cancelled in the log": {total: 100, want: record.ByTenant, doing: func(t *testing.T, s *State, id record.Ref) {
+			apply(t, s, 0, cancel(t, id))
+			if s.Todo(1) != nil {
+				t.Error("a cancelled job wants more")
+			}
+		}},
+		"cancelled in the log, lost": {total: 100, want: record.ByTenant, doing: func(t *testing.T, s *State, id record.Ref) {
+			l, m := lease(t, id, 0, 1, 1, 50), lease(t, id, 0, 2, 1, 50)
+			apply(t, s, 0, l, cut(l), m, cancel(t, id), cut(m))
+		}},
+		"stopped in its last task": {total: 100, want: record.ByTenant, doing: func(t *testing.T, s *State, id record.Ref) {
+			l, m := lease(t, id, 0, 1, 1, 50), lease(t, id, 1, 1, 1, 50)
+			apply(t, s, 0, l, settle(t, l, record.Exited, 50, false), m, cancel(t, id))
+			last := settle(t, m, record.Cancelled, 50, false)
+			if s.Last(last.Settle.Receipt) {
+				t.Error("a task that was stopped finishes the job")
+			}
+			apply(t, s, 0, last)
+		}},
 		"too little for all": {total: 1, want: record.Unaffordable},
 		"spent": {total: 100, want: record.Unaffordable, doing: func(t *testing.T, s *State, id record.Ref) {
 			l := lease(t, id, 0, 1, 1, 100)
@@ -208,6 +232,10 @@ func TestApplyRefuses(t *testing.T) {
 		"closed twice":             {before: []record.Entry{open, closing(id, record.ByTenant)}, e: closing(id, record.ByTenant), want: ErrOrder},
 		"closed by another":        {before: []record.Entry{open}, e: closing(foreign, record.ByTenant), want: ErrForeign},
 		"a lease after the end":    {before: []record.Entry{open, closing(id, record.ByTenant)}, e: live, want: ErrOrder},
+		"a cancel again":           {before: []record.Entry{open, cancel(t, id)}, e: cancel(t, id), want: ErrOrder},
+		"a cancel after the end":   {before: []record.Entry{open, closing(id, record.Expired)}, e: cancel(t, id), want: ErrOrder},
+		"a cancel of another":      {before: []record.Entry{open}, e: cancel(t, foreign), want: ErrForeign},
+		"a cancel before the job":  {e: cancel(t, id), want: ErrForeign},
 		"a deposit":                {before: []record.Entry{open}, e: record.Entry{Kind: record.TypeDeposit}, want: ErrForeign},
 		"a body that is missing":   {before: []record.Entry{open}, e: record.Entry{Kind: record.TypeLease}, want: ErrForeign},
 	} {
@@ -268,6 +296,7 @@ func run(t *testing.T, r *rand.Rand) {
 	apply(t, &s, 0, open)
 	var past, live []record.Entry
 	past = append(past, open)
+	when := r.IntN(30)
 	for now := record.Millis(1); ; now += 60_000 / 7 {
 		if why, ok := s.End(now); ok {
 			last := closing(s.ID, why)
@@ -281,7 +310,10 @@ func run(t *testing.T, r *rand.Rand) {
 		}
 		var e record.Entry
 		todo := s.Todo(now)
+		when--
 		switch {
+		case when == 0:
+			e = cancel(t, s.ID)
 		case len(todo) > 0 && (len(live) == 0 || r.IntN(2) == 0) && s.Reserve() > 0:
 			w := todo[r.IntN(len(todo))]
 			e = lease(t, s.ID, w.Shard, w.Attempt, byte(r.IntN(4)), s.Reserve())

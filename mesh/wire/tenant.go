@@ -23,6 +23,14 @@ type JobQuery struct {
 // Object implements Owned.
 func (q JobQuery) Object() record.Ref { return q.Job }
 
+// A CancelRequest brings a tenant's signed wish to end his job.
+type CancelRequest struct {
+	Cancel record.Signed[record.Cancel] `cbor:"1,keyasint"`
+}
+
+// Object implements Owned.
+func (q CancelRequest) Object() record.Ref { return q.Cancel.Value.Job }
+
 // A WatchRequest asks for a job's events: those kept, then those to come.
 type WatchRequest struct {
 	Job record.Ref `cbor:"1,keyasint"`

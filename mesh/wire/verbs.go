@@ -12,7 +12,7 @@ var (
 	Watch     = Verb[WatchRequest, JobEvent]{"watch", Owner | Gateway}
 	Jobs      = Verb[JobsRequest, JobInfo]{"jobs", Anyone} // each sees his own
 	Tasks     = Verb[JobQuery, TaskInfo]{"tasks", Owner | Gateway}
-	Cancel    = Verb[JobQuery, Ack]{"cancel", Owner}
+	Cancel    = Verb[CancelRequest, Ack]{"cancel", Owner}
 	Quote     = Verb[QuoteRequest, QuoteReply]{"quote", Anyone}
 	Advertise = Verb[AdvertRequest, Ack]{"advertise", Anyone} // the advert's signature says whose it is
 	Nodes     = Verb[NodesRequest, NodeInfo]{"nodes", Anyone}

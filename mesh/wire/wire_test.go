@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"io"
 	"net"
@@ -29,7 +30,7 @@ var alice, bob = record.NodeID{1}, record.NodeID{2}
 func mux() *wire.Mux {
 	m := &wire.Mux{Roles: func(record.NodeID) wire.Role { return wire.Anyone },
 		Owner: func(context.Context, record.Ref) (record.NodeID, error) { return alice, nil }}
-	wire.Handle(m, wire.Cancel, func(context.Context, wire.Caller, wire.JobQuery) (wire.Ack, error) { return wire.Ack{}, nil })
+	wire.Handle(m, wire.Cancel, func(context.Context, wire.Caller, wire.CancelRequest) (wire.Ack, error) { return wire.Ack{}, nil })
 	wire.HandleStream(m, wire.Jobs, func(_ context.Context, _ wire.Caller, q wire.JobsRequest, send func(wire.JobInfo) error) error {
 		for i := range q.Limit {
 			if err := send(wire.JobInfo{Entry: uint64(i)}); err != nil {
@@ -41,12 +42,21 @@ func mux() *wire.Mux {
 	return m
 }
 
+func cancel(t *testing.T) wire.CancelRequest {
+	t.Helper()
+	s, err := record.Sign(ed25519.NewKeyFromSeed(make([]byte, 32)), record.Cancel{Job: record.Ref{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wire.CancelRequest{Cancel: s}
+}
+
 func TestOnlyTheOwnerCancels(t *testing.T) {
 	m := mux()
-	if _, err := wire.Call(t.Context(), pipe{m, alice}, bob, wire.Cancel, wire.JobQuery{}); err != nil {
+	if _, err := wire.Call(t.Context(), pipe{m, alice}, bob, wire.Cancel, cancel(t)); err != nil {
 		t.Errorf("the owner: %v", err)
 	}
-	if _, err := wire.Call(t.Context(), pipe{m, bob}, bob, wire.Cancel, wire.JobQuery{}); !wire.Is(err, wire.Denied) {
+	if _, err := wire.Call(t.Context(), pipe{m, bob}, bob, wire.Cancel, cancel(t)); !wire.Is(err, wire.Denied) {
 		t.Errorf("another: %v", err)
 	}
 	if _, err := wire.Call(t.Context(), pipe{m, bob}, bob, wire.Head, wire.HeadRequest{}); !wire.Is(err, wire.Invalid) {
@@ -119,7 +129,7 @@ func TestLargeRequests(t *testing.T) {
 	if err != nil || !strings.Contains(string(b), "too many large requests") {
 		t.Errorf("one too many: %q, %v", b, err)
 	}
-	if _, err := wire.Call(t.Context(), pipe{m, alice}, bob, wire.Cancel, wire.JobQuery{}); err != nil {
+	if _, err := wire.Call(t.Context(), pipe{m, alice}, bob, wire.Cancel, cancel(t)); err != nil {
 		t.Errorf("a small one meanwhile: %v", err)
 	}
 	for _, c := range open {
