@@ -101,6 +101,7 @@ type jobView struct {
 	Name     string            `json:"name"`
 	State    string            `json:"state"`
 	Reason   string            `json:"reason,omitempty"`
+	Error    string            `json:"error,omitempty"` // why it ended badly
 	Created  stamp             `json:"created"`
 	Ended    *stamp            `json:"ended"`
 	Shards   uint32            `json:"shards"`
@@ -128,6 +129,9 @@ func viewJob(i wire.JobInfo) jobView {
 		end := stamp(i.Ended)
 		v.Ended, v.Reason = &end, i.Reason.String()
 	}
+	if i.Err != nil {
+		v.Error = i.Err.Text
+	}
 	return v
 }
 
@@ -138,6 +142,7 @@ var jobColumns = [...]column[jobView]{
 	{head: "tasks", cell: func(v jobView) string { return fmt.Sprintf("%d/%d", v.Done, v.Shards) }},
 	{head: "spent", cell: func(v jobView) string { return credits(v.Spent) }},
 	{head: "created", cell: func(v jobView) string { return v.Created.String() }},
+	{head: "why", cell: func(v jobView) string { return v.Error }, wide: true},
 	{head: "tier", cell: func(v jobView) string { return v.Tier.String() }, wide: true},
 	{head: "at most", cell: func(v jobView) string { return credits(v.MaxTotal) }, wide: true},
 	{head: "labels", cell: func(v jobView) string { return labelText(v.Labels) }, wide: true},
@@ -210,7 +215,7 @@ func (t terminal) jobGet(ctx context.Context, c *cli.Context, cl *client.Client,
 	}
 	var cols []column[jobDetail]
 	for _, col := range jobColumns {
-		cols = append(cols, column[jobDetail]{head: col.head, wide: col.wide, cell: func(d jobDetail) string { return col.cell(d.jobView) }})
+		cols = append(cols, column[jobDetail]{head: col.head, wide: col.wide && (col.head != "why" || d.Error == ""), cell: func(d jobDetail) string { return col.cell(d.jobView) }})
 	}
 	if err := show(t, c, d, cols); err != nil || c.String("output") != "table" && c.String("output") != "wide" {
 		return err

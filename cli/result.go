@@ -116,6 +116,8 @@ func (o outcome) verdict() error {
 	switch {
 	case o.end.Err != nil:
 		return fmt.Errorf("%s: %w", id, o.end.Err)
+	case o.info.Err != nil: // its end was not watched
+		return fmt.Errorf("%s: %w", id, o.info.Err)
 	case o.info.Ended == 0 || o.info.Reason == record.Finished:
 		return nil
 	}

@@ -112,6 +112,8 @@ type Cut struct {
 type Close struct {
 	Job Ref    `cbor:"1,keyasint"`
 	Why Reason `cbor:"2,keyasint"`
+	// Detail is the blob that says more, sealed to the tenant and his delegate.
+	Detail Ref `cbor:"3,keyasint,omitzero"`
 }
 
 // A Cancel says that a tenant wants no more of his job: nothing is leased from then on,

@@ -88,7 +88,7 @@ func (g *Gateway) close(ctx context.Context, j *job, why record.Reason) {
 	g.mu.Lock()
 	g.book.Drop(j.ref)
 	g.mu.Unlock()
-	e := record.Entry{Kind: record.TypeClose, Stream: j.ref, Idem: idem("close", j.ref), Close: &record.Close{Job: j.ref, Why: why}}
+	e := record.Entry{Kind: record.TypeClose, Stream: j.ref, Idem: idem("close", j.ref), Close: &record.Close{Job: j.ref, Why: why, Detail: g.keepCause(j, why)}}
 	err := g.write(ctx, j, e)
 	g.mu.Lock()
 	defer g.mu.Unlock()

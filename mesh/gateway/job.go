@@ -21,7 +21,8 @@ type job struct {
 	created record.Millis // ledger time
 	ended   record.Millis
 	reason  record.Reason
-	cause   *wire.Error // why it ended badly
+	cause   *wire.Error // why it ends badly
+	loss    string      // how the last attempt was lost
 	spent   record.Amount
 
 	placing           map[uint32]bool // shards between award and settlement

@@ -36,6 +36,10 @@ func (g *Gateway) lead(ctx context.Context, j *job, a market.Award, bid record.S
 func (g *Gateway) done(ctx context.Context, j *job, l record.Lease, err error) {
 	g.mu.Lock()
 	delete(j.placing, l.Shard)
+	if err != nil && ctx.Err() == nil {
+		text := err.Error()
+		j.loss = text[:min(len(text), maxText)]
+	}
 	if err != nil && j.state.Tasks[l.Shard].Phase == plan.Leased {
 		g.restLocked(j, err) // it could not be ended either: not again at once
 	}

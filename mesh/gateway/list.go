@@ -48,6 +48,9 @@ func has(labels, want map[string]string) bool {
 func (j *job) info(ref record.Ref) wire.JobInfo {
 	i := wire.JobInfo{Job: ref, Terms: j.signed.Value, Name: j.name, Labels: j.labels, Created: j.created, Ended: j.ended,
 		Reason: j.reason, Spent: j.spent, Entry: j.entry}
+	if j.ended != 0 {
+		i.Err = j.cause
+	}
 	for _, t := range j.state.Tasks {
 		switch t.Phase {
 		case plan.Waiting:

@@ -124,6 +124,12 @@ func (g *Gateway) foldLeaf(l wire.Leaf) error {
 		g.mu.Unlock()
 		return nil
 	}
+	if e.Close != nil {
+		cause := g.readCause(e.Close.Detail)
+		g.mu.Lock()
+		j.cause = cause
+		g.mu.Unlock()
+	}
 	if g.learn(j, e, at) && e.Settle != nil {
 		g.foldOutputs(j, leaf.Time, e.Settle.Receipt.Value)
 	}

@@ -5,4 +5,5 @@ package wire
 const (
 	SealBody     = "idlemesh/body"
 	SealManifest = "idlemesh/manifest"
+	SealCause    = "idlemesh/cause" // an Error: why a job ended badly
 )

@@ -121,6 +121,7 @@ type JobInfo struct {
 	Running uint32            `cbor:"11,keyasint"`
 	Done    uint32            `cbor:"12,keyasint"`
 	Failed  uint32            `cbor:"13,keyasint"`
+	Err     *Error            `cbor:"14,keyasint,omitempty"` // why it ended badly
 }
 
 // A TaskInfo is a task at one moment.
