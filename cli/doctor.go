@@ -17,6 +17,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/cpu"
 
+	"idlemesh/gpu/nvml"
 	"idlemesh/ledger"
 	"idlemesh/ledger/record"
 	"idlemesh/mesh/client"
@@ -127,7 +128,17 @@ func processor() finding {
 }
 
 func (h *health) gpu() finding {
-	return ok("the cpu backend is used: this release has no support for GPUs, present or not; sim:MODEL devices are simulated")
+	const used = "the cpu backend is used; sim:MODEL devices are simulated"
+	switch found, err := cards(); {
+	case errors.Is(err, nvml.ErrNoDriver):
+		return ok("%s; no NVIDIA driver here", used)
+	case err != nil:
+		return warn("nvidia-smi tells more", "%s; NVIDIA's driver does not answer: %v", used, err)
+	case len(found) == 0:
+		return ok("%s; an NVIDIA driver without cards", used)
+	default:
+		return ok("%s; kernels do not run on these cards yet: %s", used, strings.Join(found, "; "))
+	}
 }
 
 func (h *health) folder() finding {

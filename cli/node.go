@@ -30,6 +30,7 @@ func (t terminal) nodeCommand() *cli.Command {
 				&cli.StringFlag{Name: "listen", Usage: "use the UDP address `HOST:PORT`"},
 				&cli.StringFlag{Name: "policy", Usage: "sell as policy.yaml `FILE` says"},
 				&cli.StringFlag{Name: "device", Usage: "sell `DEVICE`: cpu, or sim:MODEL, which is simulated", Value: "cpu"},
+				&cli.StringFlag{Name: "owner", Usage: "pretend that a simulated device's owner works `WORKS/EVERY`, such as 20s/2m"},
 				&cli.StringFlag{Name: "floor", Usage: "sell for no less than `CREDITS` per hour of this device"},
 				&cli.StringFlag{Name: "region", Usage: "say that this machine stands in `REGION`, such as eu-de"},
 				&cli.UintFlag{Name: "slots", Usage: "run `N` tasks at once (one for each CPU)"},
@@ -114,7 +115,12 @@ func (t terminal) nodeConfig(c *cli.Context) (node.Config, error) {
 		cfg.Policy.Slots = uint32(n)
 	}
 	cfg.Workers.Device, cfg.Workers.Slots = c.String("device"), int(cfg.Policy.Slots)
-	return cfg, checkDevice(cfg.Workers.Device)
+	if err := checkDevice(cfg.Workers.Device); err != nil {
+		return cfg, err
+	}
+	var err error
+	cfg.Sensor, err = sensorOf(cfg.Workers.Device, c.String("owner"), cfg.Log)
+	return cfg, err
 }
 
 func checkDevice(name string) error {

@@ -20,6 +20,7 @@ const module = "idlemesh"
 const house = `
 0 ledger/record     |
 0 gpu/kernel        |
+0 gpu/nvml          |
 0 sandbox/wasmbin   |
 0 sandbox/frame     |
 
@@ -37,11 +38,11 @@ const house = `
 1 mesh/policy       | ledger/record
 
 2 mesh/wire         | ledger/record
-2 gpu/simgpu        | gpu/kernel gpu/cpu
+2 gpu/simgpu        | gpu/kernel gpu/nvml gpu/cpu
 2 sandbox/engine    | gpu/kernel sandbox
 2 ledger            | ledger/record ledger/account ledger/tree
 
-3 mesh/provider     | ledger/record gpu/kernel sandbox mesh/identity mesh/wire mesh/blob mesh/policy
+3 mesh/provider     | ledger/record gpu/kernel gpu/nvml sandbox mesh/identity mesh/wire mesh/blob mesh/policy
 3 mesh/keeper       | ledger/record ledger/account ledger mesh/wire
 3 mesh/author       | ledger/record mesh/wire
 3 ledger/quorum     | ledger/record ledger/tree ledger
@@ -53,7 +54,7 @@ const house = `
 
 5 mesh/node         | ledger/record ledger sandbox mesh mesh/identity mesh/wire mesh/author mesh/blob mesh/policy mesh/gateway mesh/provider mesh/keeper
 
-6 cli               | ledger/record ledger/tree ledger sandbox sandbox/worker mesh/identity mesh/policy mesh/wire mesh/client mesh/node
+6 cli               | ledger/record ledger/tree ledger gpu/nvml gpu/simgpu sandbox sandbox/worker mesh/identity mesh/policy mesh/wire mesh/client mesh/provider mesh/node
 6 mesh/meshtest     | ledger/record ledger sandbox/worker mesh/identity mesh/client mesh/node
 6 wasm-examples/generate/llama   | gpu/kernel
 6 wasm-examples/search/passage   | gpu/kernel
@@ -79,6 +80,7 @@ var owners = map[string]string{
 	"github.com/quic-go/quic-go":       "mesh mesh/meshtest",
 	"github.com/cockroachdb/pebble/v2": "ledger ledger/quorum mesh/meshtest",
 	"github.com/hashicorp/raft":        "ledger/quorum",
+	"github.com/NVIDIA/go-nvml":        "gpu/nvml",
 	"github.com/urfave/cli/v2":         "cli",
 	"github.com/mmcloughlin/avo":       "", // only gpu/cpu/asm, a module of its own, writes kernels with it
 	"C":                                "",

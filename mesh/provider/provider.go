@@ -55,14 +55,14 @@ type Provider struct {
 	opener *identity.Opener
 	runs   sync.WaitGroup
 	again  chan struct{} // advertise soon: a gateway hung up, or there is news
-	eyes   sync.Mutex    // held while the device is looked at
-	blind  string        // what the sensor's last new error said; under eyes
+	blind  string        // what the sensor's last new error said; watch's
 
 	mu      sync.Mutex
 	life    context.Context // Run's; nil before it
 	closed  bool            // nothing begins any more
 	wish    policy.Wish
 	claim   policy.Claim
+	seen    policy.Sight
 	device  record.Device
 	grade   []string
 	ran     string // versions that results depend on
@@ -103,7 +103,8 @@ func New(c Config) (*Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("provider: %w", err)
 	}
-	return &Provider{cfg: c, sealer: identity.NewSealer(), opener: opener, again: make(chan struct{}, 1), holds: map[record.Ref]hold{}, leases: map[record.Ref]*lease{}}, nil
+	return &Provider{cfg: c, sealer: identity.NewSealer(), opener: opener, again: make(chan struct{}, 1), seen: unseen,
+		holds: map[record.Ref]hold{}, leases: map[record.Ref]*lease{}}, nil
 }
 
 // Register answers a provider's verbs.

@@ -31,20 +31,21 @@ func (p *Provider) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			s := p.sight()
+			p.mu.Lock()
+			p.seen = s
+			p.mu.Unlock()
 			p.look()
 		}
 	}
 }
 
-// look takes one sight and does what follows from it. What the owner takes back he has at
-// once: nothing is asked of the runs.
+// look does what follows from the last sight and the owner's word, even while a driver
+// hangs. What he takes back he has at once: nothing is asked of the runs.
 func (p *Provider) look() {
-	p.eyes.Lock()
-	defer p.eyes.Unlock()
-	s := p.sight()
 	p.mu.Lock()
-	was := p.claim
-	s.Wish = p.wish
+	was, s := p.claim, p.seen
+	s.At, s.Wish = p.now(), p.wish
 	p.claim = p.cfg.Policy.Next(was, s)
 	is := p.claim
 	var leases []*lease
@@ -68,22 +69,23 @@ func (p *Provider) look() {
 	}
 }
 
-// sight is what the sensor shows; without one nothing is known but the time.
+// unseen is what is known without a sensor.
+var unseen = policy.Sight{Processes: policy.Unknown, Load: policy.Unknown, Celsius: policy.Unknown, Watts: policy.Unknown}
+
+// sight is what the sensor shows.
 func (p *Provider) sight() policy.Sight {
-	none := policy.Sight{Processes: policy.Unknown, Load: policy.Unknown, Celsius: policy.Unknown, Watts: policy.Unknown}
-	s := none
-	if p.cfg.Sensor != nil {
-		var err error
-		if s, err = p.cfg.Sensor.Read(p.cfg.Pool.Processes()); err != nil {
-			s = none
-			if text := err.Error(); text != p.blind {
-				p.blind = text
-				p.cfg.Log.Warn("the device's sensors cannot be read", "err", err)
-			}
-		}
+	if p.cfg.Sensor == nil {
+		return unseen
 	}
-	s.At = p.now()
-	return s
+	s, err := p.cfg.Sensor.Read(p.cfg.Pool.Processes())
+	if err == nil {
+		return s
+	}
+	if text := err.Error(); text != p.blind {
+		p.blind = text
+		p.cfg.Log.Warn("the device's sensors cannot be read", "err", err)
+	}
+	return unseen
 }
 
 // hurry advertises again soon.
