@@ -33,7 +33,9 @@ func (s *scan) codeSection() {
 			s.fail(start, "function body of %d bytes; at most %d are accepted", size, maxBody)
 		}
 		end := s.open(size, "function body")
+		s.notes.body(s.at, s.end)
 		s.function(s.types[s.funcs[len(s.mod.Imports)+i]])
+		s.notes.ended(s)
 		s.close(end, "function body")
 	}
 	s.bodies = s.mod.Functions
@@ -64,6 +66,7 @@ func (s *scan) localGroups(params int) {
 // step follows one instruction. Operands aren't typed, and in code that is never
 // reached their number is a guess: it counts only as a cost.
 func (s *scan) step(in instr) {
+	s.notes.instr(in, len(s.mod.Imports), s.height)
 	s.height = max(s.height+in.grow, 0)
 	switch in.code {
 	case opBlock, opLoop, opIf:

@@ -207,6 +207,7 @@ func (s *scan) valueType() byte {
 	c := s.u8()
 	switch {
 	case c >= 0x7b && c <= 0x7f || c == 0x70 || c == 0x6f:
+		s.notes.valueType(c)
 	case c == 0x63 || c == 0x64:
 		s.fail(s.at-1, "type %#02x is of the proposal typed function references, which nodes do not run", c)
 	case c == 0x69 || c == 0x74:

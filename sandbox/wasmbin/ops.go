@@ -69,12 +69,23 @@ const (
 	opReturn      = 0x0f
 	opCall        = 0x10
 	opIndirect    = 0x11
+	opDrop        = 0x1a
+	opLocalGet    = 0x20
+	opLocalSet    = 0x21
+	opLocalTee    = 0x22
 	opGlobalGet   = 0x23
 	opRefNull     = 0xd0
 	opRefFunc     = 0xd2
 	opMisc        = 0xfc
 	opVector      = 0xfd
+	opMemoryGrow  = 0x40
+	opMemoryInit  = opMisc<<8 | 0x08
+	opMemoryCopy  = opMisc<<8 | 0x0a
+	opMemoryFill  = opMisc<<8 | 0x0b
+	opTableInit   = opMisc<<8 | 0x0c
+	opTableCopy   = opMisc<<8 | 0x0e
 	opTableGrow   = opMisc<<8 | 0x0f
+	opTableFill   = opMisc<<8 | 0x11
 	opVectorConst = opVector<<8 | 0x0c
 )
 

@@ -28,6 +28,7 @@ type scan struct {
 
 	total [costs]int
 	body
+	notes *notes // for a rewriter; nil without one
 }
 
 // A signature is how many values a function takes and gives; its types stand in
@@ -88,6 +89,7 @@ func (s *scan) module() {
 			last = sec
 		}
 		if s.err == nil {
+			s.notes.section(int(id), s.at, s.end)
 			sec.read(s)
 		}
 		s.close(end, "section")
@@ -270,9 +272,11 @@ func (s *scan) globalSection() {
 	n := s.count("globals", maxGlobals, 4)
 	for i := 0; i < n && s.err == nil; i++ {
 		s.valueType()
-		if m := s.u8(); m > 1 {
+		m := s.u8()
+		if m > 1 {
 			s.fail(s.at-1, "mutability %d", m)
 		}
+		s.notes.global(m == 1)
 		s.constExpr()
 		s.globals++
 	}
@@ -345,7 +349,7 @@ func (s *scan) uniqueExports() {
 	}
 }
 
-func (s *scan) startSection() { s.index("function", len(s.funcs)) }
+func (s *scan) startSection() { s.notes.startAt(s.index("function", len(s.funcs))) }
 
 func (s *scan) tagSection() {
 	s.fail(s.at, "nodes do not run the proposal exception handling; build without it")

@@ -75,6 +75,7 @@ func (s *scan) dataSection() {
 		}
 		size := s.u32()
 		s.bytes(size, "data segment")
+		s.notes.data(size)
 		s.mod.Data += int(size)
 	}
 	s.segments = n
