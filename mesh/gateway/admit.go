@@ -20,14 +20,17 @@ func (g *Gateway) submit(ctx context.Context, _ wire.Caller, q wire.JobRequest) 
 		return wire.Admitted{Job: ref, Entry: entry, Known: true}, nil
 	}
 	body, err := g.check(q)
-	if err != nil {
+	if err != nil { // it may have been admitted, and have ended, long ago
+		if j, e := g.recall(ctx, ref); e == nil && j.ended != 0 {
+			return wire.Admitted{Job: ref, Entry: j.entry, Known: true}, nil
+		}
 		return wire.Admitted{}, err
 	}
 	at, err := g.escrow(ctx, q, body)
 	if err != nil {
 		return wire.Admitted{}, err
 	}
-	g.take(q, body, at, nil)
+	g.take(ctx, q, body, at, nil)
 	return wire.Admitted{Job: ref, Entry: at.Index, Known: at.Known}, nil
 }
 
@@ -179,7 +182,7 @@ func (g *Gateway) escrow(ctx context.Context, q wire.JobRequest, body record.Bod
 		return at, err
 	}
 	if err := <-stored; err != nil { // its escrow stands in the log, and must come back
-		g.take(q, body, at, err)
+		g.take(ctx, q, body, at, err)
 		return at, err
 	}
 	return at, nil
@@ -200,8 +203,13 @@ func opening(j record.Signed[record.Job]) record.Entry {
 
 // take begins to supervise a job that stands in the log, once; unfit is why it cannot
 // be run.
-func (g *Gateway) take(q wire.JobRequest, body record.Body, at author.Place, unfit error) {
+func (g *Gateway) take(ctx context.Context, q wire.JobRequest, body record.Body, at author.Place, unfit error) {
 	ref := q.Job.Ref()
+	if at.Known { // it may have ended, and been forgotten
+		if j, err := g.recall(ctx, ref); err == nil && j.ended != 0 {
+			return
+		}
+	}
 	g.mu.Lock()
 	if g.jobs[ref] != nil {
 		g.mu.Unlock()

@@ -20,6 +20,9 @@ func (g *Gateway) place(ctx context.Context, s market.Step) {
 	g.mu.Lock()
 	j := g.jobs[s.Tasks[0].Job]
 	g.mu.Unlock()
+	if j == nil {
+		return // it ended meanwhile
+	}
 	if s.Err != nil {
 		g.giveUp(ctx, j, s.Err)
 		return

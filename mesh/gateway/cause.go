@@ -38,7 +38,7 @@ func (j *job) becauseLocked(why record.Reason) *wire.Error {
 func (g *Gateway) keepCause(j *job, why record.Reason) record.Ref {
 	g.mu.Lock()
 	j.cause = j.becauseLocked(why)
-	e, until := j.cause, max(kept(j.signed.Value), (g.now() + j.signed.Value.Retention).WholeHour())
+	e, until := j.cause, max(kept(j.signed.Value), (g.now()+j.signed.Value.Retention).WholeHour())
 	g.mu.Unlock()
 	if e == nil {
 		return record.Ref{}

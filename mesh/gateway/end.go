@@ -173,12 +173,10 @@ func (g *Gateway) cut(ctx context.Context, j *job, lease record.Signed[record.Le
 // would let the job go on.
 func (g *Gateway) cancel(ctx context.Context, _ wire.Caller, q wire.CancelRequest) (wire.Ack, error) {
 	ref := q.Cancel.Value.Job
-	g.mu.Lock()
-	j := g.jobs[ref]
-	g.mu.Unlock()
+	j, err := g.find(ctx, ref)
 	switch {
-	case j == nil:
-		return wire.Ack{}, wire.Refuse(wire.NotFound, "no such job")
+	case err != nil:
+		return wire.Ack{}, err
 	case q.Cancel.By() != j.signed.By():
 		return wire.Ack{}, wire.Refuse(wire.Denied, "cancel: signed by another than the job's tenant")
 	case g.dropped(j):
@@ -187,7 +185,7 @@ func (g *Gateway) cancel(ctx context.Context, _ wire.Caller, q wire.CancelReques
 	ctx, stop := context.WithTimeoutCause(ctx, silence, &wire.Error{Code: wire.Unavailable,
 		Text: "cancel: the ledger does not answer, and the job goes on", Next: "try again"})
 	defer stop()
-	err := g.write(ctx, j, record.Entry{Kind: record.TypeCancel, Stream: ref, Idem: idem("cancel", ref), Cancel: &q.Cancel})
+	err = g.write(ctx, j, record.Entry{Kind: record.TypeCancel, Stream: ref, Idem: idem("cancel", ref), Cancel: &q.Cancel})
 	if err != nil && !g.dropped(j) { // it may have ended meanwhile
 		return wire.Ack{}, err
 	}

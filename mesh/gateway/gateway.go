@@ -67,17 +67,19 @@ type Gateway struct {
 	met     func()        // closes offered, once
 	patient record.Millis // until then a gateway without adverts waits for one
 
-	mu     sync.Mutex
-	book   *market.Book
-	jobs   map[record.Ref]*job
-	live   map[record.Ref]bool // those that have not ended
-	leases map[record.Ref]*job // that run
-	loads  map[record.NodeID]load
-	offers map[record.NodeID]record.Advert
-	grants map[record.Ref]grant // by blob
-	takes  grant                // from whom uploads are taken
-	life   context.Context      // Run's; nil before it
-	closed bool                 // nothing begins any more
+	mu       sync.Mutex
+	book     *market.Book
+	jobs     map[record.Ref]*job
+	live     map[record.Ref]bool // those that have not ended
+	leases   map[record.Ref]*job // that run
+	past     []past              // jobs that have ended, the first to be forgotten in front
+	pastSize int                 // tasks of theirs
+	loads    map[record.NodeID]load
+	offers   map[record.NodeID]record.Advert
+	grants   map[record.Ref]grant // by blob
+	takes    grant                // from whom uploads are taken
+	life     context.Context      // Run's; nil before it
+	closed   bool                 // nothing begins any more
 }
 
 // New returns a gateway of c.Mesh.
@@ -119,11 +121,12 @@ func (g *Gateway) Owner(ctx context.Context, ref record.Ref) (record.NodeID, err
 		return record.NodeID{}, err
 	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if j := g.jobs[ref]; j != nil {
+	j := g.jobs[ref]
+	g.mu.Unlock()
+	if j != nil {
 		return j.signed.By(), nil
 	}
-	return record.NodeID{}, wire.Refuse(wire.NotFound, "no such job")
+	return g.ownerOf(ctx, ref)
 }
 
 // await returns once the jobs of the log are known.
@@ -191,6 +194,9 @@ func (g *Gateway) sweep(now record.Millis) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.expireLocked(now)
+	for len(g.past) > 0 && g.past[0].at+keepEnded < now {
+		g.forgetLocked()
+	}
 	for id, until := range g.takes {
 		if until < now {
 			delete(g.takes, id)

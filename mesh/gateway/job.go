@@ -30,6 +30,7 @@ type job struct {
 	cancelled         bool
 	refused           int           // entries that the ledger would not have, in a row
 	rest              record.Millis // after one: nothing is tried sooner
+	far               record.Millis // round trip to the node that leased last, or -1
 	auctioned, waited bool          // those who watch were told
 
 	tasks  []task
@@ -57,39 +58,69 @@ func (g *Gateway) learn(j *job, e record.Entry, at author.Place) bool {
 	if at.Known {
 		now = at.Time
 	}
-	switch e.Kind {
-	case record.TypeJob:
-		j.entry, j.created, g.live[j.ref] = at.Index, at.Time, true
-		g.bearLocked(j, 1)
-		j.tellLocked(now, wire.JobEvent{Kind: wire.Opened, Price: e.Job.Value.MaxTotal, Entry: at.Index})
-	case record.TypeLease:
-		g.leasedLocked(j, *e.Lease, now)
-	case record.TypeSettle:
-		g.settledLocked(j, e.Settle, at, now)
-	case record.TypeCut:
-		g.cutLocked(j, e.Cut.Lease, now)
-	case record.TypeClose:
-		g.endLocked(j, e.Close.Why, at.Time, now)
-	case record.TypeCancel:
-		g.cancelledLocked(j)
+	if e.Lease != nil {
+		g.takeFromLocked(e.Lease.Value.Bid.By(), j.signed.Value)
+		j.far = g.rtt(e.Lease.Value.Bid.By())
 	}
+	j.fold(e, at, now)
+	g.foldedLocked(j, e, now)
 	return true
 }
 
-func (g *Gateway) leasedLocked(j *job, l record.Signed[record.Lease], now record.Millis) {
+// foldedLocked notes what an entry of a job means for all of them.
+func (g *Gateway) foldedLocked(j *job, e record.Entry, now record.Millis) {
+	switch e.Kind {
+	case record.TypeJob:
+		g.live[j.ref] = true
+		g.bearLocked(j, 1)
+	case record.TypeLease:
+		g.leases[e.Lease.Ref()] = j
+	case record.TypeSettle:
+		delete(g.leases, e.Settle.Receipt.Value.Lease)
+	case record.TypeCut:
+		delete(g.leases, e.Cut.Lease)
+	case record.TypeCancel:
+		g.cancelledLocked(j)
+	}
+	if j.ended != 0 && g.live[j.ref] {
+		delete(g.live, j.ref)
+		g.book.Drop(j.ref)
+		g.bearLocked(j, -1)
+		g.rememberLocked(j, now)
+	}
+}
+
+// fold takes in an entry that has changed the job's state. It touches nothing else, so
+// that a job of long ago can be folded beside those that live.
+func (j *job) fold(e record.Entry, at author.Place, now record.Millis) {
+	switch e.Kind {
+	case record.TypeJob:
+		j.entry, j.created = at.Index, at.Time
+		j.tellLocked(now, wire.JobEvent{Kind: wire.Opened, Price: e.Job.Value.MaxTotal, Entry: at.Index})
+	case record.TypeLease:
+		j.leased(*e.Lease, now)
+	case record.TypeSettle:
+		j.settled(e.Settle, at, now)
+	case record.TypeCut:
+		j.cut(e.Cut.Lease, now)
+	case record.TypeClose:
+		j.end(e.Close.Why, at.Time, now)
+	case record.TypeCancel:
+		j.cancelled = true
+	}
+}
+
+func (j *job) leased(l record.Signed[record.Lease], now record.Millis) {
 	v, device := l.Value, l.Value.Bid.Value.Device
-	g.leases[l.Ref()] = j
-	g.takeFromLocked(v.Bid.By(), j.signed.Value)
 	j.refused = 0
 	j.tasks[v.Shard] = task{lease: &l, info: wire.TaskInfo{Shard: v.Shard, Attempt: v.Attempt, State: "running", Node: v.Bid.By(),
 		Device: &device, Rate: v.Rate, Lease: l.Ref()}}
 	j.tellLocked(now, wire.JobEvent{Kind: wire.Leased, Shard: v.Shard, Attempt: v.Attempt, Node: v.Bid.By(), Device: &device,
-		Rate: v.Rate, RTT: g.rtt(v.Bid.By())})
+		Rate: v.Rate, RTT: j.far})
 }
 
-func (g *Gateway) settledLocked(j *job, s *record.Settle, at author.Place, now record.Millis) {
+func (j *job) settled(s *record.Settle, at author.Place, now record.Millis) {
 	r := s.Receipt.Value
-	delete(g.leases, r.Lease)
 	t := &j.tasks[r.Shard]
 	t.lease = nil
 	t.info.State, t.info.Receipt, t.info.Price, t.info.Entry = "done", &s.Receipt, s.Voucher.Value.Amount, at.Index
@@ -100,12 +131,11 @@ func (g *Gateway) settledLocked(j *job, s *record.Settle, at author.Place, now r
 	j.tellLocked(now, wire.JobEvent{Kind: wire.Settled, Shard: r.Shard, Attempt: r.Attempt, Node: s.Receipt.By(), Receipt: &s.Receipt,
 		Price: s.Voucher.Value.Amount, Entry: at.Index})
 	if s.Last {
-		g.endLocked(j, record.Finished, at.Time, now)
+		j.end(record.Finished, at.Time, now)
 	}
 }
 
-func (g *Gateway) cutLocked(j *job, lease record.Ref, now record.Millis) {
-	delete(g.leases, lease)
+func (j *job) cut(lease record.Ref, now record.Millis) {
 	for i := range j.tasks {
 		t := &j.tasks[i]
 		if t.info.Lease == lease {
@@ -115,11 +145,8 @@ func (g *Gateway) cutLocked(j *job, lease record.Ref, now record.Millis) {
 	}
 }
 
-func (g *Gateway) endLocked(j *job, why record.Reason, at, now record.Millis) {
+func (j *job) end(why record.Reason, at, now record.Millis) {
 	j.ended, j.reason, j.body = at, why, record.Body{}
-	delete(g.live, j.ref)
-	g.book.Drop(j.ref)
-	g.bearLocked(j, -1)
 	for i := range j.tasks {
 		if t := &j.tasks[i].info; t.State == "waiting" {
 			t.State = "failed"
@@ -130,7 +157,6 @@ func (g *Gateway) endLocked(j *job, why record.Reason, at, now record.Millis) {
 
 // cancelledLocked stops what runs for a tenant who wants no more of it.
 func (g *Gateway) cancelledLocked(j *job) {
-	j.cancelled = true
 	g.book.Drop(j.ref)
 	for _, l := range j.running() {
 		g.haltLocked(l)

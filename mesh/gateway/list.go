@@ -1,10 +1,8 @@
 package gateway
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"slices"
 	"strings"
 
 	"idlemesh/ledger/record"
@@ -14,26 +12,54 @@ import (
 
 // list sends the caller's jobs, the newest first.
 func (g *Gateway) list(ctx context.Context, c wire.Caller, q wire.JobsRequest, send func(wire.JobInfo) error) error {
+	if ref, err := record.ParseRef(q.Prefix); err == nil {
+		j, err := g.find(ctx, ref)
+		if wire.Is(err, wire.NotFound) || err == nil && j.signed.By() != c.ID {
+			return nil
+		}
+		if err == nil {
+			_, err = g.offer(j, q, send)
+		}
+		return err
+	}
 	if err := g.await(ctx); err != nil {
 		return err
 	}
-	var found []wire.JobInfo
-	g.mu.Lock()
-	for ref, j := range g.jobs {
-		if j.created != 0 && j.signed.By() == c.ID && strings.HasPrefix(ref.String(), q.Prefix) && has(j.labels, q.Labels) {
-			found = append(found, j.info(ref))
-		}
-	}
-	g.mu.Unlock()
-	slices.SortFunc(found, func(a, b wire.JobInfo) int {
-		return cmp.Or(cmp.Compare(b.Entry, a.Entry), bytes.Compare(a.Job[:], b.Job[:]))
-	})
-	for _, j := range found[:min(len(found), int(cmp.Or(q.Limit, 1000)))] {
-		if err := send(j); err != nil {
+	left := cmp.Or(q.Limit, 1000)
+	for f, err := range g.query(ctx, wire.QueryRequest{Account: c.ID, Kind: record.TypeJob, Reverse: true}) {
+		if err != nil {
 			return err
+		}
+		job := f.entry.Job
+		if ref := job.Ref(); job.By() == c.ID && job.Value.Delegate == g.cfg.Key.ID() && strings.HasPrefix(ref.String(), q.Prefix) {
+			j, err := g.find(ctx, ref)
+			if err != nil {
+				return err
+			}
+			sent, err := g.offer(j, q, send)
+			if err != nil {
+				return err
+			}
+			if sent {
+				left--
+			}
+		}
+		if left == 0 {
+			return nil
 		}
 	}
 	return nil
+}
+
+// offer sends a job if it has the labels that are asked for.
+func (g *Gateway) offer(j *job, q wire.JobsRequest, send func(wire.JobInfo) error) (bool, error) {
+	g.mu.Lock()
+	fits, i := has(j.labels, q.Labels), j.info(j.ref)
+	g.mu.Unlock()
+	if !fits {
+		return false, nil
+	}
+	return true, send(i)
 }
 
 func has(labels, want map[string]string) bool {
@@ -67,13 +93,12 @@ func (j *job) info(ref record.Ref) wire.JobInfo {
 }
 
 // tasks sends a job's tasks by shard.
-func (g *Gateway) tasks(_ context.Context, _ wire.Caller, q wire.JobQuery, send func(wire.TaskInfo) error) error {
-	g.mu.Lock()
-	j := g.jobs[q.Job]
-	if j == nil {
-		g.mu.Unlock()
-		return wire.Refuse(wire.NotFound, "no such job")
+func (g *Gateway) tasks(ctx context.Context, _ wire.Caller, q wire.JobQuery, send func(wire.TaskInfo) error) error {
+	j, err := g.find(ctx, q.Job)
+	if err != nil {
+		return err
 	}
+	g.mu.Lock()
 	infos := make([]wire.TaskInfo, len(j.tasks))
 	for i := range j.tasks {
 		infos[i] = j.tasks[i].info

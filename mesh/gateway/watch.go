@@ -51,11 +51,14 @@ func (g *Gateway) pass(j *job, e wire.JobEvent) {
 }
 
 // listen returns a watcher's queue of a job; leave ends it.
-func (g *Gateway) listen(ref record.Ref) (j *job, x *ear, leave func(), err error) {
+func (g *Gateway) listen(ctx context.Context, ref record.Ref) (j *job, x *ear, leave func(), err error) {
+	if j, err = g.find(ctx, ref); err != nil {
+		return nil, nil, nil, err
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if j = g.jobs[ref]; j == nil {
-		return nil, nil, nil, wire.Refuse(wire.NotFound, "no such job")
+	if j.ended == 0 && g.jobs[ref] != j { // nobody would tell its events
+		return nil, nil, nil, wire.Refuse(wire.Unavailable, "the job is being admitted; try again")
 	}
 	x = &ear{queue: make(chan *wire.JobEvent, maxQueued)}
 	j.ears[x] = true
@@ -68,7 +71,7 @@ func (g *Gateway) listen(ref record.Ref) (j *job, x *ear, leave func(), err erro
 
 // watch sends what has happened to a job and what will, until it ends.
 func (g *Gateway) watch(ctx context.Context, _ wire.Caller, q wire.WatchRequest, send func(wire.JobEvent) error) error {
-	j, x, leave, err := g.listen(q.Job)
+	j, x, leave, err := g.listen(ctx, q.Job)
 	if err != nil {
 		return err
 	}
