@@ -31,8 +31,12 @@ type Query struct {
 	Since   record.Millis // ledger time, inclusive
 	Until   record.Millis // ledger time, exclusive; zero means no end
 	From    uint64        // index, inclusive: the first to yield, or the last if Reverse and not zero
+	Size    uint64        // of the log that is asked about; zero means all there is
 	Limit   int           // rows; zero means all
 	Reverse bool          // newest first
+	// Whole takes the escrows of Account's jobs for his, and adds what an entry did to the
+	// mesh's own accounts, so that only other parties are left out of Row.Moves.
+	Whole bool
 }
 
 // A Row is an entry and its place.
@@ -42,6 +46,8 @@ type Row struct {
 	Entry record.Raw // a record.Signed[record.Entry], verified when it was appended
 	Leaf  []byte     // what the tree hashes: an encoded record.Leaf
 	Moves []account.Changed
+	Role  account.Role // of the query's Account
+	Job   record.Ref   // that the entry is about, if the query is Whole
 }
 
 // Query yields the entries of q in order, as of the head when it began. It stops at the
@@ -56,7 +62,11 @@ func (l *Ledger) Query(ctx context.Context, q Query) iter.Seq2[Row, error] {
 		defer release()
 		snap := l.db.NewSnapshot()
 		defer snap.Close()
-		s := search{q: q, r: snap, size: l.Head().Size, view: view{get: func(k []byte) ([]byte, error) { return getFrom(snap, k) }}}
+		size := l.Head().Size
+		if q.Size > 0 {
+			size = min(size, q.Size)
+		}
+		s := search{q: q, r: snap, size: size, view: view{get: func(k []byte) ([]byte, error) { return getFrom(snap, k) }}}
 		left := false // by the caller, who must hear of nothing then
 		err = s.run(ctx, func(row Row, err error) bool {
 			left = !yield(row, err)
@@ -76,22 +86,26 @@ func (l *Ledger) Entry(index uint64) (Row, error) {
 	return Row{}, fmt.Errorf("%w: index %d", ErrNotFound, index)
 }
 
-// Follow yields entries from index on, waiting for new ones until ctx ends or the
-// ledger is closed.
-func (l *Ledger) Follow(ctx context.Context, from uint64) iter.Seq2[Row, error] {
+// Follow yields the entries of q in order, waiting for new ones until ctx ends or the
+// ledger is closed. It ignores q's Reverse, Size and Limit.
+func (l *Ledger) Follow(ctx context.Context, q Query) iter.Seq2[Row, error] {
+	q.Reverse, q.Limit = false, 0
 	return func(yield func(Row, error) bool) {
 		for {
 			l.mu.RLock()
 			grown, closed := l.grown, l.closed
+			q.Size = l.head.Size
 			l.mu.RUnlock()
 			if closed || ctx.Err() != nil {
 				return
 			}
-			for row, err := range l.Query(ctx, Query{From: from}) {
-				if ctx.Err() != nil || !yield(row, err) || err != nil {
-					return
+			if q.From < q.Size {
+				for row, err := range l.Query(ctx, q) {
+					if ctx.Err() != nil || !yield(row, err) || err != nil {
+						return
+					}
 				}
-				from = row.Index + 1
+				q.From = q.Size
 			}
 			select {
 			case <-grown:
@@ -275,11 +289,64 @@ func (s *search) row(index uint64, others [][]byte) (row Row, fits bool, err err
 	if err != nil || row.Time < s.q.Since || s.q.Until > 0 && row.Time >= s.q.Until {
 		return row, false, err
 	}
-	if s.q.Account != (record.NodeID{}) {
-		row.Moves, err = s.moves(s.q.Account, index)
-		return row, len(row.Moves) > 0, err
+	if s.q.Account == (record.NodeID{}) {
+		return row, true, nil
 	}
-	return row, true, nil
+	row.Moves, err = s.moves(s.q.Account, index)
+	if err == nil {
+		row.Role, err = s.role(s.q.Account, at)
+	}
+	if err == nil && s.q.Whole {
+		err = s.whole(&row)
+	}
+	return row, len(row.Moves) > 0, err
+}
+
+// whole adds what an entry did to the escrow of the account's job and, if it did
+// anything, to the mesh's accounts.
+func (s *search) whole(row *Row) error {
+	e, err := record.Open[record.Entry](row.Entry)
+	if err != nil {
+		return fmt.Errorf("%w: entry %d: %w", ErrCorrupt, row.Index, err)
+	}
+	if row.Job, err = s.about(e.Value); err != nil {
+		return err
+	}
+	owners := []record.NodeID{record.NodeID(row.Job), {}}
+	if row.Job == (record.Ref{}) || row.Role&account.Payer == 0 {
+		owners = owners[1:]
+	}
+	for _, owner := range owners {
+		if owner == (record.NodeID{}) && len(row.Moves) == 0 {
+			return nil
+		}
+		more, err := s.moves(owner, row.Index)
+		if err != nil {
+			return err
+		}
+		row.Moves = append(row.Moves, more...)
+	}
+	return nil
+}
+
+// about returns the job of an entry, zero where it has none.
+func (s *search) about(e record.Entry) (record.Ref, error) {
+	switch {
+	case e.Stream != record.Ref{}:
+		return e.Stream, nil // a stream that is not the author's account is the job
+	case e.Job != nil:
+		return e.Job.Ref(), nil
+	case e.Lease != nil:
+		return e.Lease.Value.Job, nil
+	case e.Settle != nil:
+		return e.Settle.Receipt.Value.Job, nil
+	case e.Close != nil:
+		return e.Close.Job, nil
+	case e.Cut != nil:
+		l, err := s.Lease(e.Cut.Lease)
+		return l.Job, err
+	}
+	return record.Ref{}, nil
 }
 
 func (s *search) has(k []byte) (bool, error) {
@@ -298,8 +365,20 @@ func (s *search) plays(want account.Party, at []byte) (bool, error) {
 	if want.ID == (record.NodeID{}) {
 		return true, nil
 	}
-	p, err := s.get(key(keyNode, want.ID[:], at))
-	return len(p) == 1 && account.Role(p[0])&want.Role != 0, err
+	role, err := s.role(want.ID, at)
+	return role&want.Role != 0, err
+}
+
+// role returns what a party is in the entry at an index.
+func (s *search) role(id record.NodeID, at []byte) (account.Role, error) {
+	p, err := s.get(key(keyNode, id[:], at))
+	if err != nil || p == nil {
+		return 0, err
+	}
+	if len(p) != 1 {
+		return 0, corrupt("role", p)
+	}
+	return account.Role(p[0]), nil
 }
 
 // moves returns what the entry did to a party's accounts.
@@ -350,4 +429,34 @@ func balances(r pebble.Reader, id account.ID, size uint64) (before, now account.
 		}
 	}
 	return before, now, cmp.Or(err, it.Error(), it.Close())
+}
+
+// An Account is an account's balance at one moment.
+type Account struct {
+	ID      account.ID
+	Balance account.Balance
+}
+
+// Accounts returns the accounts of a party, or of the mesh itself for the zero party,
+// that had ever moved in the log of size; zero means now.
+func (l *Ledger) Accounts(owner record.NodeID, size uint64) (out []Account, err error) {
+	release, err := l.hold()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if head := l.Head().Size; size == 0 || size > head {
+		size = head
+	}
+	for k := account.Tenant; k <= account.Mint; k++ {
+		id := account.ID{Kind: k, Owner: owner}
+		_, now, err := balances(l.db, id, size)
+		if err != nil {
+			return nil, l.guard.read(err)
+		}
+		if now != (account.Balance{}) {
+			out = append(out, Account{id, now})
+		}
+	}
+	return out, nil
 }

@@ -62,9 +62,11 @@ func TestQuery(t *testing.T) {
 	for _, q := range slices.Clone(queries) {
 		for _, from := range []uint64{0, 7, 24, 25, 99} {
 			for _, limit := range []int{0, 1, 5} {
-				for _, reverse := range []bool{false, true} {
-					q.From, q.Limit, q.Reverse = from, limit, reverse
-					check(t, l, all, q)
+				for _, size := range []uint64{0, 12} {
+					for _, reverse := range []bool{false, true} {
+						q.From, q.Limit, q.Size, q.Reverse = from, limit, size, reverse
+						check(t, l, all, q)
+					}
 				}
 			}
 		}
@@ -87,7 +89,7 @@ func check(t *testing.T, l *ledger.Ledger, all []ledger.Row, q ledger.Query) {
 		if q.Reverse {
 			after = q.From == 0 || row.Index <= q.From
 		}
-		if after && fits(t, row, q) {
+		if after && (q.Size == 0 || row.Index < q.Size) && fits(t, row, q) {
 			want = append(want, row.Index)
 		}
 	}
@@ -157,6 +159,80 @@ func TestMoves(t *testing.T) {
 	}
 }
 
+// TestWholeMoves adds up what each entry does to a party, the escrows of his jobs and the
+// mesh. Nothing is missing but what went to other parties.
+func TestWholeMoves(t *testing.T) {
+	w := newWorld()
+	l := w.open(t, vfs.NewMem())
+	apply(t, l, w.deposit(record.Credit))
+	raws, job := w.whole()
+	apply(t, l, raws...)
+	for name, tc := range map[string]struct {
+		party record.NodeID
+		want  []string // kind of entry, sum of what is his, of the rest
+	}{
+		"tenant":   {public(w.tenant).ID(), []string{"deposit 1000000 -1000000", "job 0 0", "lease 0 0", "settle -6 0"}},
+		"provider": {public(w.provider).ID(), []string{"lease 0 0", "settle 6 0"}},
+		"gateway":  {public(w.gateway).ID(), nil},
+	} {
+		var got []string
+		for _, row := range rows(t, l, ledger.Query{Account: tc.party, Whole: true}) {
+			own, rest := int64(0), int64(0)
+			for _, m := range row.Moves {
+				net := int64(m.After.CreditsPosted-m.Before.CreditsPosted) - int64(m.After.DebitsPosted-m.Before.DebitsPosted)
+				switch owner := record.NodeID(m.Account.Owner); {
+				case owner == tc.party || name == "tenant" && record.Ref(owner) == job:
+					own += net
+				case owner == record.NodeID{}:
+					rest += net
+				default:
+					t.Errorf("%s: entry %d shows %v", name, row.Index, m.Account)
+				}
+			}
+			e := must(record.Open[record.Entry](row.Entry)).Value
+			if pays := row.Role&account.Payer != 0; pays != (name == "tenant") || e.Kind != record.TypeDeposit && row.Job != job {
+				t.Errorf("%s: entry %d: role %b, job %v", name, row.Index, row.Role, row.Job)
+			}
+			got = append(got, fmt.Sprintf("%v %d %d", e.Kind, own, rest))
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// TestAccounts compares balances at each height with the sum of the moves so far.
+func TestAccounts(t *testing.T) {
+	w := newWorld()
+	l := w.open(t, vfs.NewMem())
+	apply(t, l, w.deposit(record.Credit))
+	for range 4 {
+		raws, _ := w.whole()
+		apply(t, l, raws...)
+	}
+	for _, party := range []record.NodeID{public(w.tenant).ID(), public(w.provider).ID(), {7}} {
+		last := map[account.ID]account.Balance{}
+		moves := rows(t, l, ledger.Query{Account: party})
+		for size := uint64(1); size <= l.Head().Size; size++ {
+			if len(moves) > 0 && moves[0].Index == size-1 {
+				for _, m := range moves[0].Moves {
+					last[m.Account] = m.After
+				}
+				moves = moves[1:]
+			}
+			got := must(l.Accounts(party, size))
+			if len(got) != len(last) {
+				t.Fatalf("at %d: %v, want %v", size, got, last)
+			}
+			for _, a := range got {
+				if a.Balance != last[a.ID] {
+					t.Errorf("at %d: %v has %+v, want %+v", size, a.ID, a.Balance, last[a.ID])
+				}
+			}
+		}
+	}
+}
+
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -169,7 +245,7 @@ func TestFollow(t *testing.T) {
 		got := make(chan uint64, 100)
 		done := make(chan error, 2)
 		follow := func(ctx context.Context, from uint64) {
-			for row, err := range l.Follow(ctx, from) {
+			for row, err := range l.Follow(ctx, ledger.Query{From: from}) {
 				if err != nil {
 					done <- err
 					return

@@ -26,6 +26,7 @@ const house = `
 
 1 ledger/account    | ledger/record
 1 ledger/tree       | ledger/record
+2 ledger/books      | ledger/record ledger/account
 1 gpu/cpu           | gpu/kernel
 1 gpu/kerneltest    | gpu/kernel
 1 sandbox           | sandbox/wasmbin sandbox/frame

@@ -107,33 +107,52 @@ func (k *Keeper) prove(_ context.Context, _ wire.Caller, q wire.ProveRequest) (w
 
 func (k *Keeper) balance(_ context.Context, _ wire.Caller, q wire.BalanceRequest) (wire.BalanceReply, error) {
 	var rep wire.BalanceReply
-	for kind, into := range map[account.Kind]*record.Amount{account.Tenant: &rep.Free, account.Provider: &rep.Earned, account.Holdback: &rep.Held, account.Stake: &rep.Staked} {
-		b, err := k.ledger.Balance(account.ID{Kind: kind, Owner: q.Of})
-		if err != nil {
-			return rep, refusal(err, wire.Internal)
+	accounts, err := k.ledger.Accounts(q.Of, q.At)
+	if err != nil {
+		return rep, refusal(err, wire.Internal)
+	}
+	for _, a := range accounts {
+		b := a.Balance
+		switch a.ID.Kind {
+		case account.Tenant:
+			rep.Free = b.Free()
+		case account.Provider:
+			rep.Earned = b.Free()
+		case account.Holdback:
+			rep.Held = b.Free()
+		case account.Stake:
+			rep.Staked = b.Free()
 		}
-		*into = b.Free()
 		rep.Pending += b.DebitsPending
+		rep.Accounts = append(rep.Accounts, wire.Account{Account: a.ID.String(), Debit: b.DebitsPosted, Credit: b.CreditsPosted, Bound: b.DebitsPending})
 	}
 	return rep, nil
 }
 
 func (k *Keeper) query(ctx context.Context, _ wire.Caller, q wire.QueryRequest, send func(wire.Row) error) error {
 	sel := ledger.Query{Account: q.Account, Author: q.Author, Node: q.Node, Job: q.Job, Lease: q.Lease, Hash: q.Hash, Kind: q.Kind,
-		Since: q.Since, Until: q.Until, From: q.From, Limit: int(q.Limit), Reverse: q.Reverse}
-	for row, err := range k.ledger.Query(ctx, sel) {
+		Since: q.Since, Until: q.Until, From: q.From, Limit: int(q.Limit), Reverse: q.Reverse, Size: q.Size, Whole: q.Whole}
+	rows := k.ledger.Query(ctx, sel)
+	if q.Follow {
+		rows = k.ledger.Follow(ctx, sel)
+	}
+	for row, err := range rows {
 		if err != nil {
 			return refusal(err, wire.Internal)
 		}
-		r := wire.Row{Index: row.Index, Time: row.Time, Entry: row.Entry}
-		for _, m := range row.Moves {
-			r.Moves = append(r.Moves, move(m))
-		}
-		if err := send(r); err != nil {
+		if err := send(viewRow(row)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func viewRow(row ledger.Row) wire.Row {
+	r := wire.Row{Index: row.Index, Time: row.Time, Entry: row.Entry, Job: row.Job, Pays: row.Role&account.Payer != 0}
+	for _, m := range row.Moves {
+		r.Moves = append(r.Moves, move(m))
+	}
+	return r
 }
 
 // move says what an entry did to one account.
@@ -143,7 +162,7 @@ func move(m account.Changed) wire.Move {
 }
 
 func (k *Keeper) follow(ctx context.Context, _ wire.Caller, q wire.FollowRequest, send func(wire.Leaf) error) error {
-	for row, err := range k.ledger.Follow(ctx, q.From) {
+	for row, err := range k.ledger.Follow(ctx, ledger.Query{From: q.From}) {
 		if err != nil {
 			return refusal(err, wire.Internal)
 		}

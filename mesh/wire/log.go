@@ -59,6 +59,12 @@ type QueryRequest struct {
 	From    uint64           `cbor:"10,keyasint,omitempty"` // index
 	Limit   uint32           `cbor:"11,keyasint,omitempty"` // zero means all
 	Reverse bool             `cbor:"12,keyasint,omitempty"` // newest first
+	Size    uint64           `cbor:"13,keyasint,omitempty"` // of the log that is asked about; zero means all there is
+	// Follow waits for entries to come, until the caller leaves. Reverse, Size and Limit
+	// then mean nothing.
+	Follow bool `cbor:"14,keyasint,omitempty"`
+	// Whole takes the escrows of Account's jobs for his, and adds the mesh's own moves.
+	Whole bool `cbor:"15,keyasint,omitempty"`
 }
 
 // A Row is an entry and its place.
@@ -67,6 +73,8 @@ type Row struct {
 	Time  record.Millis `cbor:"2,keyasint"`
 	Entry record.Raw    `cbor:"3,keyasint"`
 	Moves []Move        `cbor:"4,keyasint,omitempty"`
+	Job   record.Ref    `cbor:"5,keyasint,omitzero"`  // if Whole was asked for
+	Pays  bool          `cbor:"6,keyasint,omitempty"` // the job is the account's
 }
 
 // A Move is what an entry did to one account.
@@ -91,6 +99,7 @@ type Leaf struct {
 // A BalanceRequest names a party.
 type BalanceRequest struct {
 	Of record.NodeID `cbor:"1,keyasint"`
+	At uint64        `cbor:"2,keyasint,omitempty"` // size of the log that is asked about; zero means now
 }
 
 // A BalanceReply is what a party may spend, has earned, and what is bound.
@@ -101,4 +110,14 @@ type BalanceReply struct {
 	Staked record.Amount `cbor:"5,keyasint" json:"staked_ucr"`
 	// Pending is what withdrawals hold until the mint ends them.
 	Pending record.Amount `cbor:"6,keyasint" json:"pending_ucr"`
+
+	Accounts []Account `cbor:"10,keyasint,omitempty" json:"accounts,omitempty"` // that have ever moved
+}
+
+// An Account is one of a party's accounts.
+type Account struct {
+	Account string        `cbor:"1,keyasint" json:"account"` // kind:owner
+	Debit   record.Amount `cbor:"2,keyasint,omitempty" json:"debit_ucr"`
+	Credit  record.Amount `cbor:"3,keyasint,omitempty" json:"credit_ucr"`
+	Bound   record.Amount `cbor:"4,keyasint,omitempty" json:"bound_ucr"` // debits that are pending
 }
