@@ -68,6 +68,10 @@ func (t terminal) connect(c *cli.Context, use func(context.Context, *client.Clie
 
 // needsProvider reports whether a command waits for jobs to be run.
 func needsProvider(c *cli.Context) bool {
+	switch c.Command.Name {
+	case "query", "tail": // what they follow is the log
+		return false
+	}
 	return c.Command.Name == "submit" || c.Command.Name == "wait" || c.Bool("follow")
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"iter"
 	"os"
 	"strconv"
 	"strings"
@@ -20,13 +21,41 @@ func (t terminal) ledgerCommand() *cli.Command {
 	return &cli.Command{Name: "ledger", Usage: "the public log of jobs and money", Subcommands: []*cli.Command{
 		{
 			Name: "query", Usage: "list entries", Flags: queryFlags(),
-			Description: "meshctl ledger query --limit 20 --reverse\nmeshctl ledger query --job j-5wq2k7rn -o json\nmeshctl ledger query --kind settle --since 24h",
+			Description: "meshctl ledger query --limit 20 --reverse\nmeshctl ledger query --job j-5wq2k7rn -o json\nmeshctl ledger query --type settle --since 24h\nmeshctl ledger query --account $(meshctl key show -o name) --follow",
 			Action:      t.ledgerQuery,
 		},
 		{
+			Name: "tail", Usage: "show the newest entries",
+			Flags: []cli.Flag{
+				&cli.StringFlag{Name: "lines", Aliases: []string{"n"}, Usage: "show the last `N`", Value: "10"},
+				&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "and each that comes, until Ctrl-C"},
+			},
+			Description: "meshctl ledger tail\nmeshctl ledger tail -n 50 -o wide\nmeshctl ledger tail --follow -o json",
+			Action:      t.ledgerTail,
+		},
+		{
 			Name: "balance", Usage: "show what an account has, or yours", ArgsUsage: "[ACCOUNT]",
-			Description: "meshctl ledger balance\nmeshctl ledger balance $(meshctl key show -o name) -o json",
+			Flags:       []cli.Flag{heightFlag()},
+			Description: "meshctl ledger balance\nmeshctl ledger balance --at 1000\nmeshctl ledger balance $(meshctl key show -o name) -o json",
 			Action:      func(c *cli.Context) error { return t.balance(c) },
+		},
+		{
+			Name: "statement", Usage: "show what happened to an account in a period, for its books", ArgsUsage: "[ACCOUNT]",
+			Flags: append(periodFlags(), &cli.StringFlag{Name: "as", Usage: "print it as `FORMAT`: csv, ledger (also for hledger) or beancount"}),
+			Description: "meshctl ledger statement --month 2026-12\nmeshctl ledger statement --since 720h --as csv\n" +
+				"meshctl ledger statement --as ledger | ledger -f - balance",
+			Action: t.ledgerStatement,
+		},
+		{
+			Name: "report", Usage: "sum up accounts by month, as a tax office asks", ArgsUsage: "[ACCOUNT…]",
+			Flags:       append(periodFlags(), &cli.StringFlag{Name: "as", Usage: "print it as `FORMAT`: csv"}),
+			Description: "meshctl ledger report\nmeshctl ledger report --since 2026-01-01T00:00:00Z --until 2027-01-01T00:00:00Z --as csv",
+			Action:      t.ledgerReport,
+		},
+		{
+			Name: "trace", Usage: "follow a payout back to its job, and check each step", ArgsUsage: "PAYOUT",
+			Description: "meshctl ledger trace 42\nmeshctl ledger trace 42 -o json",
+			Action:      t.ledgerTrace,
 		},
 		{
 			Name: "verify", Usage: "check a proof with no ledger at hand, or the whole ledger", ArgsUsage: "[FILE]",
@@ -63,7 +92,7 @@ var filters = [...]filter{
 	{"node", "about leases of provider `NODE`", func(q *wire.QueryRequest, s string) error { return q.Node.UnmarshalText([]byte(s)) }},
 	{"lease", "about lease `REF`", func(q *wire.QueryRequest, s string) error { return q.Lease.UnmarshalText([]byte(s)) }},
 	{"hash", "whose signed bytes have hash `REF`", func(q *wire.QueryRequest, s string) error { return q.Hash.UnmarshalText([]byte(s)) }},
-	{"kind", "of `KIND`, such as deposit, job, lease, settle, cancel, transfer or withdraw", func(q *wire.QueryRequest, s string) (err error) {
+	{"type", "of `TYPE`, such as deposit, job, lease, settle, cancel, transfer or withdraw", func(q *wire.QueryRequest, s string) (err error) {
 		q.Kind, err = record.ParseEntryType(s)
 		return err
 	}},
@@ -89,9 +118,15 @@ func queryFlags() []cli.Flag {
 	flags := []cli.Flag{
 		&cli.StringFlag{Name: "job", Usage: "about job `JOB`"},
 		&cli.BoolFlag{Name: "reverse", Usage: "the newest first"},
+		&cli.BoolFlag{Name: "follow", Usage: "and those that come, until Ctrl-C; JSON is then one value a line"},
+		heightFlag(),
 	}
 	for _, f := range filters {
-		flags = append(flags, &cli.StringFlag{Name: f.name, Usage: f.usage})
+		flag := &cli.StringFlag{Name: f.name, Usage: f.usage}
+		if f.name == "type" {
+			flag.Aliases = []string{"kind"}
+		}
+		flags = append(flags, flag)
 	}
 	return flags
 }
@@ -119,49 +154,122 @@ func (t terminal) ledgerQuery(c *cli.Context) error {
 	if _, err := operands(c, 0, 0); err != nil {
 		return err
 	}
-	q := wire.QueryRequest{Reverse: c.Bool("reverse")}
+	q, prefix, err := readQuery(c)
+	if err != nil {
+		return err
+	}
+	return t.readLog(c, func(ctx context.Context, src logSource) error {
+		if prefix != "" {
+			if q.Job, err = refOf(ctx, src, prefix); err != nil {
+				return err
+			}
+		}
+		if q.Size > 0 {
+			if err := reach(ctx, src, q.Size); err != nil {
+				return err
+			}
+		}
+		if q.Follow {
+			return t.printRows(c, src.Query(ctx, q), true)
+		}
+		return t.printRows(c, pages(ctx, src, q), false)
+	})
+}
+
+// readQuery reads the flags of ledger query, and the beginning of a job's name.
+func readQuery(c *cli.Context) (q wire.QueryRequest, job string, err error) {
+	q.Reverse, q.Follow = c.Bool("reverse"), c.Bool("follow")
 	for _, f := range filters {
 		if c.IsSet(f.name) {
 			if err := f.set(&q, c.String(f.name)); err != nil {
-				return usage("meshctl ledger query --help", "ledger query: --%s: %v", f.name, err)
+				return q, "", usage("meshctl ledger query --help", "ledger query: --%s: %v", f.name, err)
 			}
 		}
 	}
-	var prefix string
+	if q.Size, err = height(c); err != nil {
+		return q, "", err
+	}
+	if q.Follow && (q.Reverse || q.Size > 0 || q.Limit > 0 || q.Until > 0) {
+		return q, "", usage("meshctl ledger query --help", "ledger query: --follow does not end, so it goes with none of --reverse, --at, --limit and --until")
+	}
 	if c.IsSet("job") {
-		var err error
-		if prefix, err = jobPrefix(c.String("job")); err != nil {
+		job, err = jobPrefix(c.String("job"))
+	}
+	return q, job, err
+}
+
+// printRows prints entries as they come; live, each at once.
+func (t terminal) printRows(c *cli.Context, rows iter.Seq2[wire.Row, error], live bool) error {
+	l := newListing(t, c, entryColumns[:], live)
+	for r, err := range rows {
+		if err != nil {
+			return err
+		}
+		v, err := viewEntry(r)
+		if err != nil {
+			return err
+		}
+		if err := l.add(v); err != nil {
 			return err
 		}
 	}
-	return t.connect(c, func(ctx context.Context, cl *client.Client) error {
-		if prefix != "" {
-			job, err := refOf(ctx, cl, prefix)
-			if err != nil {
-				return err
-			}
-			q.Job = job
+	return l.close()
+}
+
+func (t terminal) ledgerTail(c *cli.Context) error {
+	if _, err := operands(c, 0, 0); err != nil {
+		return err
+	}
+	n, err := count(c.String("lines"))
+	if err != nil {
+		return usage("", "ledger tail: --lines: %v", err)
+	}
+	return t.readLog(c, func(ctx context.Context, src logSource) error {
+		head, err := src.Head(ctx)
+		if err != nil {
+			return err
 		}
-		var rows []entryView
-		for r, err := range cl.Query(ctx, q) {
-			if err != nil {
-				return err
-			}
-			v, err := viewEntry(r)
-			if err != nil {
-				return err
-			}
-			rows = append(rows, v)
+		q := wire.QueryRequest{From: head.Size - min(uint64(n), head.Size), Size: head.Size}
+		if q.Follow = c.Bool("follow"); q.Follow {
+			return t.printRows(c, src.Query(ctx, q), true)
 		}
-		return list(t, c, rows, entryColumns[:])
+		if q.From == q.Size {
+			return t.printRows(c, func(func(wire.Row, error) bool) {}, false)
+		}
+		return t.printRows(c, pages(ctx, src, q), false)
 	})
+}
+
+// findJobIn looks for a job in the log itself.
+func findJobIn(ctx context.Context, src logSource, prefix string) (record.Ref, error) {
+	var found []record.Ref
+	for row, err := range pages(ctx, src, wire.QueryRequest{Kind: record.TypeJob}) {
+		if err != nil {
+			return record.Ref{}, err
+		}
+		e, err := record.Open[record.Entry](row.Entry)
+		if err != nil {
+			return record.Ref{}, wire.Refuse(wire.Unverified, fmt.Sprintf("entry %d: %v", row.Index, err))
+		}
+		if r := e.Value.Job.Ref(); strings.HasPrefix(r.String(), prefix) {
+			found = append(found, r)
+		}
+	}
+	if len(found) != 1 {
+		return record.Ref{}, &refusal{status: 5, text: fmt.Sprintf("%d jobs in the log start with j-%s", len(found), prefix)}
+	}
+	return found[0], nil
 }
 
 // refOf is a job's reference. A whole one need not be of the caller's: the log is
 // public.
-func refOf(ctx context.Context, cl *client.Client, prefix string) (record.Ref, error) {
+func refOf(ctx context.Context, src logSource, prefix string) (record.Ref, error) {
 	if r, err := record.ParseRef(prefix); err == nil {
 		return r, nil
+	}
+	cl, ok := src.(*client.Client)
+	if !ok {
+		return findJobIn(ctx, src, prefix)
 	}
 	info, err := findJob(ctx, cl, prefix)
 	return info.Job, err
@@ -178,11 +286,20 @@ func (t terminal) balance(c *cli.Context) error {
 			return usage("meshctl key show", "ledger balance: %v", err)
 		}
 	}
-	return t.connect(c, func(ctx context.Context, cl *client.Client) error {
-		if len(args) == 0 {
-			of = cl.ID()
+	at, err := height(c)
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 {
+		if of, err = ownAccount(c); err != nil {
+			return err
 		}
-		b, err := cl.Balance(ctx, of)
+	}
+	return t.readLog(c, func(ctx context.Context, src logSource) error {
+		if err := reach(ctx, src, at); err != nil {
+			return err
+		}
+		b, err := src.BalanceAt(ctx, of, at)
 		if err != nil {
 			return err
 		}
@@ -211,8 +328,8 @@ func (t terminal) ledgerProve(c *cli.Context) error {
 	if err != nil {
 		return usage("meshctl ledger query", "ledger prove: %v", err)
 	}
-	return t.connect(c, func(ctx context.Context, cl *client.Client) error {
-		p, err := cl.Prove(ctx, index)
+	return t.readLog(c, func(ctx context.Context, src logSource) error {
+		p, err := src.Prove(ctx, index)
 		if err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func (t terminal) moneyCommands() []*cli.Command {
 				&cli.StringFlag{Name: "external", Usage: "it was paid by `REF`, which counts once"},
 				&cli.BoolFlag{Name: "cancel", Usage: "give it back: it was not paid"},
 			},
-			Description: "meshctl ledger query --kind withdraw\nmeshctl account confirm WITHDRAWAL --external payment-4711\nmeshctl account confirm WITHDRAWAL --cancel",
+			Description: "meshctl ledger query --type withdraw\nmeshctl account confirm WITHDRAWAL --external payment-4711\nmeshctl account confirm WITHDRAWAL --cancel",
 			Action:      t.confirm,
 		},
 		{
@@ -106,7 +106,7 @@ func (t terminal) confirm(c *cli.Context) error {
 	}
 	name, err := record.ParseRef(args[0])
 	if err != nil {
-		return usage("meshctl ledger query --kind withdraw -o wide", "account confirm: %v", err)
+		return usage("meshctl ledger query --type withdraw -o wide", "account confirm: %v", err)
 	}
 	if c.Bool("cancel") == c.IsSet("external") {
 		return usage("meshctl account confirm --help", "account confirm: want --external REF of the payment, or --cancel")

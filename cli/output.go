@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -74,17 +72,14 @@ func (t terminal) encode(c *cli.Context, v any) (bool, error) {
 	if format != "json" && format != "yaml" {
 		return false, nil
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(v); err != nil {
+	b, err := marshal(v, "")
+	if err != nil {
 		return true, err
 	}
 	if format == "yaml" {
-		return true, toYAML(t.out, b.Bytes())
+		return true, toYAML(t.out, b)
 	}
-	_, err := b.WriteTo(t.out)
+	_, err = t.out.Write(b)
 	return true, err
 }
 

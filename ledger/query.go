@@ -342,6 +342,10 @@ func (s *search) about(e record.Entry) (record.Ref, error) {
 		return e.Settle.Receipt.Value.Job, nil
 	case e.Close != nil:
 		return e.Close.Job, nil
+	case e.Cancel != nil:
+		return e.Cancel.Value.Job, nil
+	case e.TopUp != nil:
+		return e.TopUp.Job, nil
 	case e.Cut != nil:
 		l, err := s.Lease(e.Cut.Lease)
 		return l.Job, err

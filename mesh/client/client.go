@@ -220,7 +220,13 @@ func (c *Client) Deposit(ctx context.Context, to record.NodeID, amount record.Am
 
 // Balance returns what a party owns.
 func (c *Client) Balance(ctx context.Context, of record.NodeID) (wire.BalanceReply, error) {
-	return wire.Call(ctx, c.end, c.keeper(), wire.Balance, wire.BalanceRequest{Of: of})
+	return c.BalanceAt(ctx, of, 0)
+}
+
+// BalanceAt returns what a party owned when the log had that many entries; zero means
+// now.
+func (c *Client) BalanceAt(ctx context.Context, of record.NodeID, size uint64) (wire.BalanceReply, error) {
+	return wire.Call(ctx, c.end, c.keeper(), wire.Balance, wire.BalanceRequest{Of: of, At: size})
 }
 
 func (c *Client) keeper() record.NodeID { return c.mesh.Value.Keepers[0].Key.ID() }
