@@ -276,3 +276,29 @@ func TestSessionsAtOnce(t *testing.T) {
 		t.Errorf("closed sessions left memory taken: %v", err)
 	}
 }
+
+// BenchmarkSubmit is the host's part of a small kernel call: reading it, checking it,
+// counting what it costs and finding its operands.
+func BenchmarkSubmit(b *testing.B) {
+	s := gpu.New(cpu.New(0), 0).Session(0, ref)
+	defer s.Close()
+	h, _ := s.Alloc(64)
+	var guest []byte
+	for range kernel.MaxCommands {
+		c := kernel.Command{Op: kernel.Fill, M: 1, N: 1, Dst: kernel.Operand{Buffer: h}}
+		guest, _ = binary.Append(guest, binary.LittleEndian, c)
+	}
+	cmds := make([]kernel.Command, kernel.MaxCommands)
+	b.ReportAllocs()
+	for b.Loop() {
+		n, err := kernel.Decode(cmds, guest)
+		if err == nil {
+			_, err = s.Submit(cmds[:n])
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed())/float64(b.N*kernel.MaxCommands), "ns/command")
+	b.ReportMetric(0, "ns/op")
+}

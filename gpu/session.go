@@ -39,6 +39,7 @@ type Session struct {
 
 	mu    sync.Mutex
 	bufs  map[kernel.Buffer]buffer
+	near  [64]near // handles looked up lately, by their low bits
 	last  kernel.Buffer
 	used  uint64
 	event kernel.Event
@@ -46,6 +47,11 @@ type Session struct {
 	size  func(kernel.Buffer) uint64
 	picos uint64
 	spent kernel.Spent
+}
+
+type near struct {
+	h kernel.Buffer
+	buffer
 }
 
 type buffer struct {
@@ -60,8 +66,17 @@ func (d *Device) Session(vram uint64, ref kernel.Reference) *Session {
 		vram = d.quota
 	}
 	s := &Session{d: d, quota: vram, ref: ref, stop: make(chan struct{}), bufs: map[kernel.Buffer]buffer{}}
-	s.size = func(b kernel.Buffer) uint64 { return s.bufs[b].size }
+	s.size = func(b kernel.Buffer) uint64 { return s.findLocked(b).size }
 	return s
+}
+
+// findLocked returns a buffer, zero if there is none. Handle 0 is none.
+func (s *Session) findLocked(h kernel.Buffer) buffer {
+	n := &s.near[h%64]
+	if n.h != h {
+		*n = near{h, s.bufs[h]}
+	}
+	return n.buffer
 }
 
 // Alloc returns a zeroed buffer of size bytes. Handles count up from 1 and are never
@@ -87,6 +102,7 @@ func (s *Session) Alloc(size uint64) (kernel.Buffer, error) {
 	s.last++
 	s.used += charge
 	s.bufs[s.last] = buffer{b, size}
+	s.near[s.last%64] = near{}
 	return s.last, nil
 }
 
@@ -107,6 +123,7 @@ func (s *Session) freeLocked(b kernel.Buffer, buf buffer) {
 	s.d.free(buf.b, charge)
 	s.used -= charge
 	delete(s.bufs, b)
+	s.near[b%64] = near{}
 }
 
 // Write copies p to the buffer at off.
@@ -159,7 +176,9 @@ func (s *Session) Submit(cmds []kernel.Command) (kernel.Event, error) {
 	for i := range s.cmds {
 		c := &s.cmds[i]
 		for _, o := range [...]*kernel.Operand{&c.Dst, &c.A, &c.B, &c.C} {
-			o.Buffer = s.bufs[o.Buffer].b
+			if o.Buffer != 0 {
+				o.Buffer = s.findLocked(o.Buffer).b
+			}
 		}
 	}
 	busy, err := s.d.launch(s.stop, s.cmds)

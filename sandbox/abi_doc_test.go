@@ -146,14 +146,14 @@ func commandDocument(b *bytes.Buffer) {
 	for i, d := range []kernel.DType{kernel.F32, kernel.BF16, kernel.I8, kernel.Q8, kernel.Q4, kernel.I32} {
 		fmt.Fprintf(b, "%s %d %s", map[bool]string{true: ":", false: ","}[i == 0], d, [...]string{"f32", "bf16", "i8", "q8", "q4", "i32"}[i])
 	}
-	b.WriteString(". Kernels of version 1 take f32 and i32.\n\n| flag | bits | of |\n|---|---|---|\n")
+	b.WriteString(". 32 elements of q8 lie in\n36 bytes: a binary32 scale, then 32 of i8; each is scale·i. 32 of q4 lie in 20 bytes: a\nbinary32 scale, then 16 bytes; element e below 16 is scale·(low half of byte e - 8), element\ne+16 the same of the high half.\n\n| flag | bits | of |\n|---|---|---|\n")
 	for _, f := range []struct {
 		name string
 		bits int
 		of   string
 	}{
-		{"TransA", kernel.TransA, "gemm"}, {"TransB", kernel.TransB, "gemm"}, {"ReLU", kernel.ReLU, "gemm"}, {"GELU", kernel.GELU, "gemm"},
-		{"SiLU", kernel.SiLU, "gemm"}, {"ByRow", kernel.ByRow, "add, mul"}, {"Halves", kernel.Halves, "rope"}, {"Causal", kernel.Causal, "attention"},
+		{"TransA", kernel.TransA, "gemm"}, {"TransB", kernel.TransB, "gemm"}, {"ReLU", kernel.ReLU, "gemm, gemm_q8, gemm_q4"}, {"GELU", kernel.GELU, "gemm, gemm_q8, gemm_q4"},
+		{"SiLU", kernel.SiLU, "gemm, gemm_q8, gemm_q4"}, {"ByRow", kernel.ByRow, "add, mul"}, {"Halves", kernel.Halves, "rope"}, {"Causal", kernel.Causal, "attention"},
 	} {
 		fmt.Fprintf(b, "| %s | %#x | %s |\n", f.name, f.bits, f.of)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -213,16 +212,7 @@ func TestGenerate(t *testing.T) {
 	if dir == "" {
 		t.Skip("IDLEMESH_TESTDATA is not set")
 	}
-	out := filepath.Join(t.TempDir(), "m.wasm")
-	cmd := exec.Command("go", "build", "-o", out, "../wasm-examples/generate")
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
-	if b, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, b)
-	}
-	wasm, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wasm := buildGenerate(t)
 	h := newHost(wasm)
 	s := spec(wasm)
 	s.Inputs = map[string]sandbox.Input{}
@@ -243,7 +233,7 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, dir, name string) []byte {
+func read(t testing.TB, dir, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, "models", name))
 	if err != nil {

@@ -122,6 +122,7 @@ func rowsAtOnce(p product) int {
 // A scratch is what one block needs besides its operands.
 type scratch struct {
 	a, b, sums []float32
+	wide       []int16
 	edge       [96]float32
 	zero       [16]float32
 }

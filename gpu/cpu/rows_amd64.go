@@ -108,3 +108,11 @@ func (o *call) mul(dst, a, b []float32) {
 	}
 	mul(dst[n:], a[n:], b[n:])
 }
+
+func (o *call) scores(e, q, keys []float32, width int, scale float32) {
+	if !o.vectors || len(q)%8 != 0 {
+		scores(e, q, keys, width, scale)
+		return
+	}
+	scores8(len(e), len(q), &q[0], &keys[0], width, scale, &e[0])
+}

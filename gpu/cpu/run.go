@@ -31,6 +31,10 @@ func (o *call) run() error {
 	switch o.c.Op {
 	case kernel.Gemm:
 		o.gemm()
+	case kernel.GemmQ8, kernel.GemmQ4, kernel.GemmI8:
+		o.gemmBytes()
+	case kernel.Quantize:
+		o.rows(m*n/kernel.Block, 4*kernel.Block, (*call).quantize)
 	case kernel.RMSNorm:
 		o.rows(m, 4*n, (*call).rmsnorm)
 	case kernel.Softmax:

@@ -7,6 +7,11 @@ import (
 func (o *call) getRows(i int) {
 	n, id := int(o.c.N), ints(o.b)[i]
 	dst := row(o.dst, i, n)
+	if id >= 0 && uint32(id) < o.c.K && o.c.A.Type == kernel.Q8 {
+		words := kernel.Q8.BlockWords()
+		expand(floats(dst), row(o.a, int(id), n/kernel.Block*words))
+		return
+	}
 	if id >= 0 && uint32(id) < o.c.K {
 		copy(dst, row(o.a, int(id), n))
 		return
@@ -67,13 +72,18 @@ func (o *call) attention(i int) {
 	defer o.scratch.Put(s)
 	s.a = room(s.a, seen)
 	e := s.a
-	for t := range e {
-		e[t] = float32(scale * o.dot(q, keys[t*width+at:][:dim]))
-	}
+	o.scores(e, q, keys[at:], width, scale)
 	sum := o.exponentials(e)
 	dst := frow(o.dst, i, dim)
 	o.weigh(dst, e, values[at:], width)
 	o.divide(dst, sum)
+}
+
+// scores sets e to scale times the lane sums of q and each key.
+func scores(e, q, keys []float32, width int, scale float32) {
+	for t := range e {
+		e[t] = float32(scale * dot(q, keys[t*width:][:len(q)]))
+	}
 }
 
 // weigh sets dst to the sum over rows of weight times value, in chains of depth.

@@ -82,6 +82,30 @@ func add8(n int, dst *float32, a *float32, b *float32)
 //go:noescape
 func mul8(n int, dst *float32, a *float32, b *float32)
 
+// scores8 sets n elements to scale times the lane sums of q and n keys of dim elements,
+// a multiple of 8, width elements apart.
+//
+//go:noescape
+func scores8(n int, dim int, q *float32, keys *float32, width int, scale float32, out *float32)
+
+// dotQ8 sets n sums to the products of a row of blocks, widened and with its scales
+// beside it, and n rows of b.
+//
+//go:noescape
+func dotQ8(n int, blocks int, a *int16, scales *float32, b *uint32, sums *float32)
+
+// dotQ4 sets n sums to the products of a row of blocks, widened and with its scales
+// beside it, and n rows of b.
+//
+//go:noescape
+func dotQ4(n int, blocks int, a *int16, scales *float32, b *uint32, sums *float32)
+
+// dotI8 sets n sums to the products of k elements of a, a multiple of 16, and of rows of
+// b, stride bytes apart.
+//
+//go:noescape
+func dotI8(n int, k int, a *int16, b *byte, stride int, sums *int32)
+
 // relu8 sets n elements, a multiple of 8, to v > 0 ? v : 0, v being those of a.
 //
 //go:noescape

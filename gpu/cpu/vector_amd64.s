@@ -1115,6 +1115,227 @@ done:
 DATA nan_mul8<>+0(SB)/4, $0x7fc00000
 GLOBL nan_mul8<>(SB), RODATA|NOPTR, $4
 
+// func scores8(n int, dim int, q *float32, keys *float32, width int, scale float32, out *float32)
+// Requires: AVX, FMA3
+TEXT ·scores8(SB), NOSPLIT, $0-56
+	MOVQ         n+0(FP), AX
+	MOVQ         dim+8(FP), CX
+	MOVQ         q+16(FP), DX
+	MOVQ         keys+24(FP), BX
+	MOVQ         width+32(FP), SI
+	VBROADCASTSS scale+40(FP), Y0
+	MOVQ         out+48(FP), DI
+	SHLQ         $0x02, SI
+
+key:
+	TESTQ  AX, AX
+	JZ     end
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	XORQ   R8, R8
+	MOVQ   CX, R9
+
+pair:
+	CMPQ        R9, $0x10
+	JL          one
+	VMOVUPS     (DX)(R8*4), Y3
+	VFMADD231PS (BX)(R8*4), Y3, Y1
+	VMOVUPS     32(DX)(R8*4), Y3
+	VFMADD231PS 32(BX)(R8*4), Y3, Y2
+	ADDQ        $0x10, R8
+	SUBQ        $0x10, R9
+	JMP         pair
+
+one:
+	TESTQ       R9, R9
+	JZ          fold
+	VMOVUPS     (DX)(R8*4), Y3
+	VFMADD231PS (BX)(R8*4), Y3, Y1
+
+fold:
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X3
+	VADDPS       X3, X1, X1
+	VMOVHLPS     X1, X1, X3
+	VADDPS       X3, X1, X1
+	VMOVSHDUP    X1, X3
+	VADDSS       X3, X1, X1
+	VMULSS       X0, X1, X1
+	VMOVSS       X1, (DI)
+	ADDQ         SI, BX
+	ADDQ         $0x04, DI
+	DECQ         AX
+	JMP          key
+
+end:
+	VZEROUPPER
+	RET
+
+// func dotQ8(n int, blocks int, a *int16, scales *float32, b *uint32, sums *float32)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·dotQ8(SB), NOSPLIT, $0-48
+	MOVQ n+0(FP), AX
+	MOVQ blocks+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ scales+24(FP), BX
+	MOVQ b+32(FP), SI
+	MOVQ sums+40(FP), DI
+
+row:
+	TESTQ  AX, AX
+	JZ     end
+	VXORPS Y0, Y0, Y0
+	MOVQ   DX, R8
+	XORQ   R9, R9
+	MOVQ   CX, R10
+
+block:
+	PREFETCHT0   768(SI)
+	VPMOVSXBW    4(SI), Y1
+	VPMOVSXBW    20(SI), Y2
+	VPMADDWD     (R8), Y1, Y1
+	VPMADDWD     32(R8), Y2, Y2
+	VPADDD       Y2, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (SI), Y2
+	VBROADCASTSS (BX)(R9*4), Y3
+	VMULPS       Y3, Y2, Y2
+	VFMADD231PS  Y2, Y1, Y0
+	ADDQ         $0x24, SI
+	ADDQ         $0x40, R8
+	INCQ         R9
+	DECQ         R10
+	JNZ          block
+	VEXTRACTF128 $0x01, Y0, X3
+	VADDPS       X3, X0, X0
+	VMOVHLPS     X0, X0, X3
+	VADDPS       X3, X0, X0
+	VMOVSHDUP    X0, X3
+	VADDSS       X3, X0, X0
+	VMOVSS       X0, (DI)
+	ADDQ         $0x04, DI
+	DECQ         AX
+	JMP          row
+
+end:
+	VZEROUPPER
+	RET
+
+DATA nibbles<>+0(SB)/4, $0x0f0f0f0f
+DATA nibbles<>+4(SB)/4, $0x0f0f0f0f
+DATA nibbles<>+8(SB)/4, $0x0f0f0f0f
+DATA nibbles<>+12(SB)/4, $0x0f0f0f0f
+DATA nibbles<>+16(SB)/4, $0x0f0f0f0f
+DATA nibbles<>+20(SB)/4, $0x0f0f0f0f
+DATA nibbles<>+24(SB)/4, $0x0f0f0f0f
+DATA nibbles<>+28(SB)/4, $0x0f0f0f0f
+GLOBL nibbles<>(SB), RODATA|NOPTR, $32
+
+DATA eights<>+0(SB)/4, $0x08080808
+DATA eights<>+4(SB)/4, $0x08080808
+DATA eights<>+8(SB)/4, $0x08080808
+DATA eights<>+12(SB)/4, $0x08080808
+DATA eights<>+16(SB)/4, $0x08080808
+DATA eights<>+20(SB)/4, $0x08080808
+DATA eights<>+24(SB)/4, $0x08080808
+DATA eights<>+28(SB)/4, $0x08080808
+GLOBL eights<>(SB), RODATA|NOPTR, $32
+
+// func dotQ4(n int, blocks int, a *int16, scales *float32, b *uint32, sums *float32)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·dotQ4(SB), NOSPLIT, $0-48
+	MOVQ n+0(FP), AX
+	MOVQ blocks+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ scales+24(FP), BX
+	MOVQ b+32(FP), SI
+	MOVQ sums+40(FP), DI
+
+row:
+	TESTQ  AX, AX
+	JZ     end
+	VXORPS Y0, Y0, Y0
+	MOVQ   DX, R8
+	XORQ   R9, R9
+	MOVQ   CX, R10
+
+block:
+	PREFETCHT0   768(SI)
+	VMOVDQU      4(SI), X1
+	VPSRLW       $0x04, X1, X2
+	VPAND        nibbles<>+0(SB), X1, X1
+	VPAND        nibbles<>+0(SB), X2, X2
+	VPSUBB       eights<>+0(SB), X1, X1
+	VPSUBB       eights<>+0(SB), X2, X2
+	VPMOVSXBW    X1, Y1
+	VPMOVSXBW    X2, Y2
+	VPMADDWD     (R8), Y1, Y1
+	VPMADDWD     32(R8), Y2, Y2
+	VPADDD       Y2, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (SI), Y2
+	VBROADCASTSS (BX)(R9*4), Y3
+	VMULPS       Y3, Y2, Y2
+	VFMADD231PS  Y2, Y1, Y0
+	ADDQ         $0x14, SI
+	ADDQ         $0x40, R8
+	INCQ         R9
+	DECQ         R10
+	JNZ          block
+	VEXTRACTF128 $0x01, Y0, X3
+	VADDPS       X3, X0, X0
+	VMOVHLPS     X0, X0, X3
+	VADDPS       X3, X0, X0
+	VMOVSHDUP    X0, X3
+	VADDSS       X3, X0, X0
+	VMOVSS       X0, (DI)
+	ADDQ         $0x04, DI
+	DECQ         AX
+	JMP          row
+
+end:
+	VZEROUPPER
+	RET
+
+// func dotI8(n int, k int, a *int16, b *byte, stride int, sums *int32)
+// Requires: AVX, AVX2
+TEXT ·dotI8(SB), NOSPLIT, $0-48
+	MOVQ n+0(FP), AX
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ stride+32(FP), SI
+	MOVQ sums+40(FP), DI
+
+row:
+	TESTQ AX, AX
+	JZ    end
+	VPXOR Y0, Y0, Y0
+	XORQ  R8, R8
+
+step:
+	VPMOVSXBW    (BX)(R8*1), Y1
+	VPMADDWD     (DX)(R8*2), Y1, Y1
+	VPADDD       Y1, Y0, Y0
+	ADDQ         $0x10, R8
+	CMPQ         R8, CX
+	JL           step
+	VEXTRACTI128 $0x01, Y0, X1
+	VPADDD       X1, X0, X0
+	VPSHUFD      $0x4e, X0, X1
+	VPADDD       X1, X0, X0
+	VPSHUFD      $0xb1, X0, X1
+	VPADDD       X1, X0, X0
+	VMOVD        X0, (DI)
+	ADDQ         SI, BX
+	ADDQ         $0x04, DI
+	DECQ         AX
+	JMP          row
+
+end:
+	VZEROUPPER
+	RET
+
 DATA log2<>+0(SB)/4, $0x3fb8aa3b
 DATA log2<>+4(SB)/4, $0x3fb8aa3b
 DATA log2<>+8(SB)/4, $0x3fb8aa3b

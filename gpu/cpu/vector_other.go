@@ -2,12 +2,20 @@
 
 package cpu
 
+import "idlemesh/gpu/kernel"
+
 // hasVectors says that plain Go is all there is.
 func hasVectors() bool { return false }
 
 func (o *call) tasks(_, _, _, _ int) grid { return grid{} }
 
 func (o *call) task(int) {}
+
+func (o *call) blockRow(s *scratch, a, b []uint32, t kernel.DType) { blockRow(s.sums, a, b, t) }
+
+func (o *call) intColumns(*scratch, []byte, []byte, []int32) int { return 0 }
+
+func (o *call) keep(p *product, i, j int, sums []float32) { p.store(i, j, sums) }
 
 func (o *call) vectorRow(*product, int, int) bool { return false }
 
@@ -26,3 +34,7 @@ func (o *call) weigh(dst, weight, values []float32, width int) { weigh(dst, weig
 func (o *call) add(dst, a, b []float32) { add(dst, a, b) }
 
 func (o *call) mul(dst, a, b []float32) { mul(dst, a, b) }
+
+func (o *call) scores(e, q, keys []float32, width int, scale float32) {
+	scores(e, q, keys, width, scale)
+}

@@ -21,6 +21,18 @@ func TestVectorsMakeTheSameBits(t *testing.T) {
 		"gemm": func(r *rand.Rand) kernel.Command { return randomGemm(r, 70) },
 		"gemv": func(r *rand.Rand) kernel.Command { return randomGemm(r, 1) },
 		"rows": randomRows,
+		"bytes": func(r *rand.Rand) kernel.Command {
+			c := kernel.Command{M: 1 + r.Uint32N(3), N: 1 + r.Uint32N(90), K: 32 * (1 + r.Uint32N(40))}
+			switch r.IntN(3) {
+			case 0:
+				c.Op, c.A.Type, c.B.Type = kernel.GemmQ8, kernel.Q8, kernel.Q8
+			case 1:
+				c.Op, c.A.Type, c.B.Type = kernel.GemmQ4, kernel.Q8, kernel.Q4
+			case 2:
+				c.Op, c.A.Type, c.B.Type, c.K = kernel.GemmI8, kernel.I8, kernel.I8, 4*(1+r.Uint32N(100))
+			}
+			return c
+		},
 		"attention": func(r *rand.Rand) kernel.Command {
 			c := kernel.Command{Op: kernel.Attention, M: 1 + r.Uint32N(3), N: 4, K: 1 + r.Uint32N(80), L: 2}
 			c.Flags = kernel.Causal * uint16(r.IntN(2))
@@ -32,7 +44,7 @@ func TestVectorsMakeTheSameBits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(7, uint64(len(name))))
-			for i := range 120 {
+			for i := range 60 {
 				c := draw(r)
 				special := i%5 == 0
 				in := [4][]float32{}
@@ -94,6 +106,12 @@ func words(c *kernel.Command) [4]int {
 	if c.Op == kernel.Attention {
 		rows := int(c.Params[1])
 		return [4]int{m * n * k, m * n * k, rows * l * k, rows * l * k}
+	}
+	switch c.Op {
+	case kernel.GemmI8:
+		return [4]int{m * n, m * k / 4, n * k / 4, 0}
+	case kernel.GemmQ8, kernel.GemmQ4:
+		return [4]int{m * n, m * k / 32 * c.A.Type.BlockWords(), n * k / 32 * c.B.Type.BlockWords(), 0}
 	}
 	if c.Op != kernel.Gemm {
 		return [4]int{m * n, m * n, m * n, 0}

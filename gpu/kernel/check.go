@@ -37,6 +37,10 @@ var operandName = [...]string{"Dst", "A", "B", "C"}
 // bytes, zero for a handle the caller does not own. Backends are given only checked
 // commands.
 func Check(c *Command, size func(Buffer) uint64) (Cost, error) {
+	return new(form).check(c, size)
+}
+
+func (f *form) check(c *Command, size func(Buffer) uint64) (Cost, error) {
 	spec := Find(c.Op)
 	if spec == nil {
 		return Cost{}, fmt.Errorf("%w: no kernel has number %d", ErrCommand, c.Op)
@@ -47,8 +51,8 @@ func Check(c *Command, size func(Buffer) uint64) (Cost, error) {
 	if err := spec.fields(c); err != nil {
 		return Cost{}, err
 	}
-	var f form
-	if err := spec.shape(c, &f); err != "" {
+	*f = form{}
+	if err := spec.shape(c, f); err != "" {
 		return Cost{}, refuse(spec, "%s", err)
 	}
 	if err := f.inside(spec, c, size); err != nil {
@@ -68,13 +72,14 @@ func CheckList(cmds []Command, size func(Buffer) uint64, ref Reference) (total C
 	if len(cmds) == 0 || len(cmds) > MaxCommands {
 		return Cost{}, 0, fmt.Errorf("%w: a list has 1 to %d commands, not %d", ErrCommand, MaxCommands, len(cmds))
 	}
+	f := new(form) // one for all
 	for i := range cmds {
-		cost, err := Check(&cmds[i], size)
+		cost, err := f.check(&cmds[i], size)
 		if err != nil {
 			return Cost{}, 0, fmt.Errorf("command %d: %w", i, err)
 		}
 		total = total.Add(cost)
-		picos = sum(picos, ref.Picoseconds(cost))
+		picos = add(picos, ref.Picoseconds(cost))
 	}
 	if total.FLOP > MaxFLOP || total.Bytes > MaxBytes {
 		return Cost{}, 0, fmt.Errorf("%w: one list may cost %d FLOP and %d bytes, not %d and %d: submit it in parts",
@@ -130,7 +135,7 @@ func (f *form) inside(s *Spec, c *Command, size func(Buffer) uint64) error {
 		if o.Offset%4 != 0 {
 			return refuse(s, "%s starts at byte %d, which is not a multiple of 4", name, o.Offset)
 		}
-		have, want := size(o.Buffer), prod(4, n.words)
+		have, want := size(o.Buffer), mul(4, n.words)
 		if o.Buffer == 0 || o.Offset > have || have-o.Offset < want {
 			return refuse(s, "%s needs %d bytes at %d, buffer %d has %d", name, want, o.Offset, o.Buffer, have)
 		}
@@ -143,9 +148,13 @@ func (f *form) inside(s *Spec, c *Command, size func(Buffer) uint64) error {
 func (f *form) apart(s *Spec, c *Command) error {
 	ops := c.operands()
 	for i := range ops {
+		w := &f.ops[i]
+		if !w.writes {
+			continue
+		}
 		for j := range ops {
-			w, o := f.ops[i], f.ops[j]
-			if i == j || !w.writes || o.words == 0 || ops[i].Buffer != ops[j].Buffer {
+			o := &f.ops[j]
+			if i == j || o.words == 0 || ops[i].Buffer != ops[j].Buffer {
 				continue
 			}
 			if s.inPlace && !o.writes && ops[i].Offset == ops[j].Offset && w.words == o.words {
@@ -164,10 +173,10 @@ func (f *form) cost() Cost {
 		return Cost{f.flop, f.moved}
 	}
 	var words uint64
-	for _, n := range f.ops {
-		words = sum(words, n.words)
+	for i := range f.ops {
+		words = add(words, f.ops[i].words)
 	}
-	return Cost{f.flop, prod(4, words)}
+	return Cost{f.flop, mul(4, words)}
 }
 
 func (c *Command) operands() [4]*Operand { return [4]*Operand{&c.Dst, &c.A, &c.B, &c.C} }

@@ -25,13 +25,21 @@ func size(b kernel.Buffer) uint64 {
 
 func at(b kernel.Buffer, off uint64) kernel.Operand { return kernel.Operand{Buffer: b, Offset: off} }
 
-func i32(b kernel.Buffer) kernel.Operand { return kernel.Operand{Buffer: b, Type: kernel.I32} }
+func i32(b kernel.Buffer) kernel.Operand { return typed(b, kernel.I32) }
+
+func typed(b kernel.Buffer, t kernel.DType) kernel.Operand {
+	return kernel.Operand{Buffer: b, Type: t}
+}
 
 // good has one small command per kernel that is in order.
 func good() map[string]kernel.Command {
 	a, b, c, d := at(1, 0), at(2, 0), at(3, 0), at(4, 0)
 	return map[string]kernel.Command{
 		"gemm":      {Op: kernel.Gemm, M: 2, N: 3, K: 4, Dst: d, A: a, B: b, C: c},
+		"gemm_q8":   {Op: kernel.GemmQ8, M: 2, N: 3, K: 64, Dst: d, A: typed(1, kernel.Q8), B: typed(2, kernel.Q8), C: c},
+		"gemm_q4":   {Op: kernel.GemmQ4, M: 2, N: 3, K: 64, Dst: d, A: typed(1, kernel.Q8), B: typed(2, kernel.Q4), C: c},
+		"gemm_i8":   {Op: kernel.GemmI8, M: 2, N: 3, K: 8, Dst: i32(4), A: typed(1, kernel.I8), B: typed(2, kernel.I8)},
+		"quantize":  {Op: kernel.Quantize, M: 2, N: 64, Dst: typed(4, kernel.Q8), A: a},
 		"rmsnorm":   {Op: kernel.RMSNorm, M: 2, N: 3, Dst: d, A: a, B: b},
 		"softmax":   {Op: kernel.Softmax, M: 2, N: 3, Dst: d, A: a},
 		"add":       {Op: kernel.Add, M: 2, N: 3, Dst: d, A: a, B: b},
@@ -72,7 +80,7 @@ func TestNumbers(t *testing.T) {
 	for _, s := range kernel.Table {
 		got = append(got, fmt.Sprint(s.Op, " ", s.Name))
 	}
-	const want = "1 gemm,16 rmsnorm,18 softmax,32 add,33 mul,40 swiglu,48 get_rows,49 rope,50 kv_append,51 attention,64 argmax,65 topk,66 sample,80 fill,81 copy"
+	const want = "1 gemm,2 gemm_q8,3 gemm_q4,4 gemm_i8,5 quantize,16 rmsnorm,18 softmax,32 add,33 mul,40 swiglu,48 get_rows,49 rope,50 kv_append,51 attention,64 argmax,65 topk,66 sample,80 fill,81 copy"
 	if s := strings.Join(got, ","); s != want {
 		t.Errorf("numbers are %s,\nwant %s", s, want)
 	}
@@ -84,7 +92,7 @@ func TestRefusals(t *testing.T) {
 		change func(c *kernel.Command)
 		want   string
 	}{
-		"unknown kernel":      {"add", func(c *kernel.Command) { c.Op = 2 }, "no kernel has number 2"},
+		"unknown kernel":      {"add", func(c *kernel.Command) { c.Op = 15 }, "no kernel has number 15"},
 		"no kernel":           {"add", func(c *kernel.Command) { c.Op = 0 }, "no kernel"},
 		"stream":              {"add", func(c *kernel.Command) { c.Stream = 1 }, "stream 1"},
 		"flag":                {"add", func(c *kernel.Command) { c.Flags = 2 }, "unknown flags 0x2"},
@@ -106,6 +114,15 @@ func TestRefusals(t *testing.T) {
 		"both outputs":        {"topk", func(c *kernel.Command) { c.C.Buffer = 4 }, "Dst overlaps C"},
 		"caches overlap":      {"kv_append", func(c *kernel.Command) { c.C = at(4, 16) }, "Dst overlaps C"},
 		"in place but longer": {"add", func(c *kernel.Command) { c.Flags, c.Dst = kernel.ByRow, at(2, 0) }, "Dst overlaps B"},
+		"part of a block":     {"gemm_q8", func(c *kernel.Command) { c.K = 48 }, "multiple of 32"},
+		"blocks of floats":    {"gemm_q8", func(c *kernel.Command) { c.B.Type = kernel.F32 }, "B has type 0 and must have 3"},
+		"blocks behind":       {"gemm_q4", func(c *kernel.Command) { c.N = 103 }, "B needs 4120 bytes"},
+		"both blocks of four": {"gemm_q4", func(c *kernel.Command) { c.A.Type = kernel.Q4 }, "A has type 4 and must have 3"},
+		"bytes of a word":     {"gemm_i8", func(c *kernel.Command) { c.K = 6 }, "multiple of 4"},
+		"integers overflow":   {"gemm_i8", func(c *kernel.Command) { c.K = 1 << 17 }, "below 2^17"},
+		"quantized to what":   {"quantize", func(c *kernel.Command) { c.Dst.Type = kernel.BF16 }, "Dst has type 1"},
+		"quantized in part":   {"quantize", func(c *kernel.Command) { c.N = 33 }, "multiple of 32"},
+		"row of part blocks":  {"get_rows", func(c *kernel.Command) { c.A.Type = kernel.Q8 }, "multiple of 32"},
 		"short rows":          {"gemm", func(c *kernel.Command) { c.Params[0] = 3 }, "leading dimension"},
 		"stride, no batch":    {"gemm", func(c *kernel.Command) { c.Params[4] = 12 }, "set L"},
 		"batch overlaps":      {"gemm", func(c *kernel.Command) { c.L, c.Params[5] = 2, 5 }, "overlap"},
@@ -147,6 +164,10 @@ func TestInPlaceWhereTheTableSaysSo(t *testing.T) {
 func TestCosts(t *testing.T) {
 	for name, want := range map[string]kernel.Cost{
 		"gemm":      {FLOP: 2 * 24, Bytes: 4 * (6 + 8 + 12 + 3)},
+		"gemm_q8":   {FLOP: 2 * 384, Bytes: 4 * (6 + 36 + 54 + 3)},
+		"gemm_q4":   {FLOP: 2 * 384, Bytes: 4 * (6 + 36 + 30 + 3)},
+		"gemm_i8":   {FLOP: 2 * 48, Bytes: 4*6 + 16 + 24},
+		"quantize":  {FLOP: 4 * 128, Bytes: 4 * (128 + 36)},
 		"rmsnorm":   {FLOP: 24, Bytes: 4 * 15},
 		"softmax":   {FLOP: 23 * 6, Bytes: 4 * 12},
 		"add":       {FLOP: 6, Bytes: 4 * 18},

@@ -52,16 +52,12 @@ type Spent struct {
 	Bytes uint64
 }
 
-// prod multiplies, and stays at the largest value when 64 bits are not enough, which
-// no buffer and no limit is.
+// prod and sum stay at the largest value when 64 bits are not enough, which no buffer
+// and no limit is.
 func prod(x ...uint64) uint64 {
 	p := uint64(1)
 	for _, v := range x {
-		hi, lo := bits.Mul64(p, v)
-		if hi != 0 {
-			lo = math.MaxUint64
-		}
-		p = lo
+		p = mul(p, v)
 	}
 	return p
 }
@@ -69,11 +65,23 @@ func prod(x ...uint64) uint64 {
 func sum(x ...uint64) uint64 {
 	var s uint64
 	for _, v := range x {
-		t, carry := bits.Add64(s, v, 0)
-		if carry != 0 {
-			t = math.MaxUint64
-		}
-		s = t
+		s = add(s, v)
+	}
+	return s
+}
+
+func mul(x, y uint64) uint64 {
+	hi, lo := bits.Mul64(x, y)
+	if hi != 0 {
+		return math.MaxUint64
+	}
+	return lo
+}
+
+func add(x, y uint64) uint64 {
+	s, carry := bits.Add64(x, y, 0)
+	if carry != 0 {
+		return math.MaxUint64
 	}
 	return s
 }

@@ -61,6 +61,54 @@ func (c *Command) BatchStride() uint64 {
 	return prod(u(c.M), u(c.N))
 }
 
+// blocks returns the words of n rows of k elements of Q8 or Q4.
+func blocks(t DType, n, k uint64) uint64 { return prod(n, k/Block, u(uint32(t.BlockWords()))) }
+
+func gemmBlocks(c *Command, f *form) string {
+	m, n, k := u(c.M), u(c.N), u(c.K)
+	if k%Block != 0 {
+		return "K is not a multiple of 32"
+	}
+	b := Q8
+	if c.Op == GemmQ4 {
+		b = Q4
+	}
+	out := prod(m, n)
+	f.ops = [4]need{writes(out), reads(blocks(Q8, m, k)).as(Q8), reads(blocks(b, n, k)).as(b), reads(n).when(c.C != Operand{})}
+	f.flop = prod(2, out, k)
+	if act := c.Flags & activation; act == GELU || act == SiLU {
+		f.flop = sum(f.flop, prod(exponential, out))
+	}
+	if c.Params[0] != 0 {
+		f.moved = prod(4, sum(out, out, f.ops[1].words, f.ops[2].words, f.ops[3].words))
+	}
+	return ""
+}
+
+func gemmInts(c *Command, f *form) string {
+	m, n, k := u(c.M), u(c.N), u(c.K)
+	if k%4 != 0 || k >= 1<<17 {
+		return "K is not a multiple of 4 below 2^17"
+	}
+	f.ops = [4]need{writes(prod(m, n)).as(I32), reads(prod(m, k/4)).as(I8), reads(prod(n, k/4)).as(I8)}
+	f.flop = prod(2, m, n, k)
+	return ""
+}
+
+func quantize(c *Command, f *form) string {
+	if c.N%Block != 0 {
+		return "N is not a multiple of 32"
+	}
+	t := Q8
+	if c.Dst.Type == Q4 {
+		t = Q4
+	}
+	n := prod(u(c.M), u(c.N))
+	f.ops = [4]need{writes(blocks(t, u(c.M), u(c.N))).as(t), reads(n)}
+	f.flop = prod(4, n)
+	return ""
+}
+
 func rmsnorm(c *Command, f *form) string {
 	n := prod(u(c.M), u(c.N))
 	f.ops = [4]need{writes(n), reads(n), reads(u(c.N)).when(c.B != Operand{})}
@@ -95,7 +143,14 @@ func swiglu(c *Command, f *form) string {
 
 func getRows(c *Command, f *form) string {
 	n := prod(u(c.M), u(c.N))
-	f.ops = [4]need{writes(n), reads(prod(u(c.K), u(c.N))), reads(u(c.M)).as(I32)}
+	table := reads(prod(u(c.K), u(c.N)))
+	if c.A.Type == Q8 {
+		if c.N%Block != 0 {
+			return "N is not a multiple of 32"
+		}
+		table = reads(blocks(Q8, u(c.K), u(c.N))).as(Q8)
+	}
+	f.ops = [4]need{writes(n), table, reads(u(c.M)).as(I32)}
 	f.moved = prod(4, sum(n, n, u(c.M)))
 	return ""
 }

@@ -52,6 +52,21 @@ Params: 0..2 leading dimensions of A, B, Dst in elements (0: dense); 3..5 batch 
 In order: the sum over k; times alpha if that is not 1; fma(beta, Dst, ·) if beta is not zero; plus C; activation: ReLU v > 0 ? v : 0; SiLU v·sigmoid(v); GELU v·sigmoid(u), u = 0x1.988454p+0·fma(0x1.6e4e26p-5·v, v·v, v).
 Cost: 2·M·N·K·L FLOP, 20 more an element for GELU and SiLU; 4 bytes for each word from first to last of each operand, Dst twice if it is read.`,
 		"MNK?", TransA | TransB | activation, 8, false, gemm},
+	{GemmQ8, "gemm_q8", "1", false, `Dst[M,N] = act(A[M,K]·B[N,K]ᵀ + beta·Dst + C[N]), A and B Q8, K a multiple of 32
+C (bias) is optional. Flags: one of ReLU, GELU, SiLU. Params: 0 beta as binary32 (zero: Dst is not read).
+For each block of 32 in ascending order: d[j], j < 8, is the integer sum of the products of elements 2j, 2j+1, 16+2j and 16+2j+1; lane j = fma(scale of A·scale of B, d[j], lane j). Then lane j adds lane j+4, j+2 and j+1; the rest is as in gemm.
+Cost: 2·M·N·K FLOP, 20 more an element for GELU and SiLU; every byte once, Dst twice if it is read.`,
+		"MNK-", activation, 1, false, gemmBlocks},
+	{GemmQ4, "gemm_q4", "1", false, `Dst[M,N] = act(A[M,K]·B[N,K]ᵀ + beta·Dst + C[N]), A Q8 and B Q4, K a multiple of 32
+All else is as in gemm_q8.`,
+		"MNK-", activation, 1, false, gemmBlocks},
+	{GemmI8, "gemm_i8", "1", true, `Dst I32[M,N] = A[M,K]·B[N,K]ᵀ, A and B I8, K a multiple of 4 and below 2^17
+Cost: 2·M·N·K FLOP; every byte once.`,
+		"MNK-", 0, 0, false, gemmInts},
+	{Quantize, "quantize", "1", true, `Dst[M,N] = A[M,N] in blocks, Dst Q8 or Q4, N a multiple of 32
+m is the largest magnitude in a block; scale = m/127 for Q8, m/7 for Q4; an element is v/scale rounded to an integer, ties to even, and at most 127 or 7 in magnitude. A scale of zero gives zeros. A block with an element that is not finite has scale 0x7fc00000 and zeros.
+Cost: 4·M·N FLOP; every byte once.`,
+		"MN--", 0, 0, false, quantize},
 	{RMSNorm, "rmsnorm", "1", false, `Dst[M,N] = (inv·A[M,N])·B[N], inv = 1/sqrt(lanes(A·A)/N + eps) for each row
 B is optional (then the product with it is left out). Params: 0 eps as binary32. Dst may be A.
 Cost: 4·M·N FLOP; every word once.`,
@@ -70,6 +85,7 @@ Dst may be A or B. Cost: M·N FLOP; every word once.`,
 Dst may be A or B. Cost: 22·M·N FLOP; every word once.`,
 		"MN--", 0, 0, true, swiglu},
 	{GetRows, "get_rows", "1", true, `Dst[M,N] = A[B[i],·] for i < M, A a table of K rows of N, B I32[M]
+A may be Q8, if N is a multiple of 32: an element is scale·i, rounded.
 A row number outside 0..K-1 gives a row of NaN. Cost: 8·M·N + 4·M bytes.`,
 		"MNK-", 0, 0, false, getRows},
 	{RoPE, "rope", "1", false, `Dst[M,N,K] = A[M,N,K] with pairs of each head turned by angle (Params[0] + token)·B[pair]
@@ -106,12 +122,18 @@ Params: 0, 1 leading dimensions of A and Dst in elements (0: dense). Cost: 8·M�
 		"MN--", 0, 2, false, copyShape},
 }
 
+// rows has the row of each number in Table, one added; zero where there is none.
+var rows = func() (r [256]uint8) {
+	for i := range Table {
+		r[Table[i].Op] = uint8(i + 1)
+	}
+	return r
+}()
+
 // Find returns the row of op, nil if there is none.
 func Find(op Op) *Spec {
-	for i := range Table {
-		if Table[i].Op == op {
-			return &Table[i]
-		}
+	if int(op) >= len(rows) || rows[op] == 0 {
+		return nil
 	}
-	return nil
+	return &Table[rows[op]-1]
 }

@@ -21,6 +21,8 @@ func main() {
 	dot()
 	largest()
 	pairs()
+	scores()
+	bytes()
 	e := newExponential()
 	activations(e)
 	softmax(e)

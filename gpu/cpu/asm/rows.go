@@ -94,6 +94,16 @@ func lanes(n reg.Register, body func(half int), pointers ...reg.Register) {
 	Label("done")
 }
 
+// fold8 adds lanes 4, 2 and 1 to the ones before them; the sum is in the first.
+func fold8(v, t reg.VecVirtual) {
+	VEXTRACTF128(Imm(1), v, t.AsX())
+	VADDPS(t.AsX(), v.AsX(), v.AsX())
+	VMOVHLPS(v.AsX(), v.AsX(), t.AsX())
+	VADDPS(t.AsX(), v.AsX(), v.AsX())
+	VMOVSHDUP(v.AsX(), t.AsX())
+	VADDSS(t.AsX(), v.AsX(), v.AsX())
+}
+
 func scalar(name string) reg.VecVirtual {
 	v := YMM()
 	p, err := Param(name).Resolve()

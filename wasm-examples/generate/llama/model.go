@@ -1,5 +1,6 @@
-// Package llama runs language models in the format of llama2.c on a device: weights
-// and cache live there, and each token is one list of commands.
+// Package llama runs language models in the formats of llama2.c on a device, of numbers
+// (versions 0 and 1) and of bytes (2): weights and cache live there, and each token is
+// one list of commands.
 //
 // A Model is for one goroutine.
 package llama
@@ -30,69 +31,75 @@ type Config struct {
 	Dim, Hidden, Layers, Heads, KVHeads, Vocab, Context int
 	// Shared says that the classifier's weights are those of the embedding.
 	Shared bool
+	// Version is that of the file's format.
+	Version int
+	// Group is how many weights share a scale in version 2, else 0.
+	Group int
 }
 
-const headerSize = 7 * 4
+const (
+	magic      = 0x616b3432 // begins files from version 1 on
+	oldHeader  = 7 * 4
+	longHeader = 256
+)
 
-func readConfig(r io.Reader) (Config, error) {
+// readConfig reads the header and returns its size too.
+func readConfig(r io.Reader) (Config, int64, error) {
 	var h [7]int32
 	if err := binary.Read(r, binary.LittleEndian, &h); err != nil {
-		return Config{}, fmt.Errorf("model: %w: header: %v", ErrFormat, err)
+		return Config{}, 0, fmt.Errorf("model: %w: header: %v", ErrFormat, err)
 	}
-	c := Config{int(h[0]), int(h[1]), int(h[2]), int(h[3]), int(h[4]), int(h[5]), int(h[6]), h[5] > 0}
+	if uint32(h[0]) == magic {
+		return readLongConfig(r, h)
+	}
+	c := Config{Dim: int(h[0]), Hidden: int(h[1]), Layers: int(h[2]), Heads: int(h[3]), KVHeads: int(h[4]), Vocab: int(h[5]), Context: int(h[6]), Shared: h[5] > 0}
 	if !c.Shared {
 		c.Vocab = -c.Vocab
 	}
+	return c, oldHeader, c.check()
+}
+
+// readLongConfig reads on in a header whose first words are h.
+func readLongConfig(r io.Reader, h [7]int32) (Config, int64, error) {
+	var rest struct {
+		Vocab, Context int32
+		Shared         uint8
+		Group          int32
+		_              [longHeader - 41]byte
+	}
+	if err := binary.Read(r, binary.LittleEndian, &rest); err != nil {
+		return Config{}, 0, fmt.Errorf("model: %w: header: %v", ErrFormat, err)
+	}
+	c := Config{Dim: int(h[2]), Hidden: int(h[3]), Layers: int(h[4]), Heads: int(h[5]), KVHeads: int(h[6]),
+		Vocab: int(rest.Vocab), Context: int(rest.Context), Shared: rest.Shared != 0, Version: int(h[1])}
+	if c.Version != 1 && c.Version != 2 {
+		return Config{}, 0, fmt.Errorf("model: %w: version %d, want 0, 1 or 2", ErrFormat, c.Version)
+	}
+	if err := c.check(); err != nil || c.Version == 1 {
+		return c, longHeader, err
+	}
+	c.Group = int(rest.Group)
+	if c.Group <= 0 || c.Group%kernel.Block != 0 || c.Dim%c.Group != 0 || c.Hidden%kernel.Block != 0 || c.Dim*c.Hidden%c.Group != 0 {
+		return Config{}, 0, fmt.Errorf("model: %w: groups of %d do not fit blocks of %d and rows of %d and %d: export it with groups of 32",
+			ErrFormat, c.Group, kernel.Block, c.Dim, c.Hidden)
+	}
+	return c, longHeader, nil
+}
+
+func (c Config) check() error {
 	for _, v := range [...]int{c.Dim, c.Hidden, c.Layers, c.Heads, c.KVHeads, c.Vocab, c.Context} {
 		if v <= 0 || v > 1<<20 || c.Layers > 1<<12 {
-			return Config{}, fmt.Errorf("model: %w: a size in its header is %d: %v", ErrFormat, v, h)
+			return fmt.Errorf("model: %w: a size in its header is %d: %+v", ErrFormat, v, c)
 		}
 	}
 	if c.Dim%c.Heads != 0 || c.Dim/c.Heads%2 != 0 || c.Heads%c.KVHeads != 0 {
-		return Config{}, fmt.Errorf("model: %w: %d heads (%d in the cache) do not divide %d", ErrFormat, c.Heads, c.KVHeads, c.Dim)
+		return fmt.Errorf("model: %w: %d heads (%d in the cache) do not divide %d", ErrFormat, c.Heads, c.KVHeads, c.Dim)
 	}
-	return c, nil
+	return nil
 }
 
 // width returns the elements of one row of the cache.
 func (c Config) width() int { return c.Dim / c.Heads * c.KVHeads }
-
-// layout holds where each tensor begins, in bytes, in the order of the file; those
-// of a layer follow one another by the size next to them.
-type layout struct {
-	embedding, normAtt, q, k, v, o, normFFN, w1, w2, w3, norm, classifier, end uint64
-}
-
-func (c Config) layout() layout {
-	at := uint64(0)
-	next := func(sizes ...int) uint64 {
-		start, n := at, uint64(4)
-		for _, s := range sizes {
-			n *= uint64(s)
-		}
-		at += n
-		return start
-	}
-	var l layout
-	l.embedding = next(c.Vocab, c.Dim)
-	l.normAtt = next(c.Layers, c.Dim)
-	l.q = next(c.Layers, c.Dim, c.Dim)
-	l.k = next(c.Layers, c.width(), c.Dim)
-	l.v = next(c.Layers, c.width(), c.Dim)
-	l.o = next(c.Layers, c.Dim, c.Dim)
-	l.normFFN = next(c.Layers, c.Dim)
-	l.w1 = next(c.Layers, c.Hidden, c.Dim)
-	l.w2 = next(c.Layers, c.Dim, c.Hidden)
-	l.w3 = next(c.Layers, c.Hidden, c.Dim)
-	l.norm = next(c.Dim)
-	next(c.Context, c.Dim/c.Heads) // tables of sines and cosines that newer programs compute
-	l.classifier = l.embedding
-	if !c.Shared {
-		l.classifier = next(c.Vocab, c.Dim)
-	}
-	l.end = at
-	return l
-}
 
 // A Model is on a device, with a cache for the tokens it has seen.
 type Model struct {
@@ -109,13 +116,13 @@ type Model struct {
 
 // scratch has the buffers that are not weights.
 type scratch struct {
-	x, xb, q, k, v, h, h2, logits, ids, freq, keys, values kernel.Buffer
+	x, xb, q, k, v, h, h2, logits, ids, freq, keys, values, bytes kernel.Buffer
 }
 
 // Load reads a model of size bytes and puts it on the device in pieces, with a cache
 // for steps tokens (at most the model's context; zero means that).
 func Load(dev Device, r io.Reader, size int64, steps int) (*Model, error) {
-	c, err := readConfig(r)
+	c, header, err := readConfig(r)
 	if err != nil {
 		return nil, err
 	}
@@ -123,8 +130,8 @@ func Load(dev Device, r io.Reader, size int64, steps int) (*Model, error) {
 	if steps > 0 {
 		m.rows = min(steps, c.Context)
 	}
-	if have := uint64(size) - headerSize; size < headerSize || have < m.at.end {
-		return nil, fmt.Errorf("model: %w: its header asks for %d bytes of weights, the file has %d", ErrFormat, m.at.end, size)
+	if size < header || uint64(size-header) < m.at.file {
+		return nil, fmt.Errorf("model: %w: its header asks for %d bytes of weights, the file has %d", ErrFormat, m.at.file, size)
 	}
 	m.batch = int(min(32, max(1, 1<<36/m.at.end)))
 	if err := m.allocate(); err != nil {
@@ -139,7 +146,7 @@ func (m *Model) allocate() error {
 		b     *kernel.Buffer
 		words int
 	}{
-		{&m.weights, int(m.at.end / 4)},
+		{&m.weights, int(m.at.end / 4)}, {&m.buf.bytes, b * max(m.Dim, m.Hidden) / kernel.Block * kernel.Q8.BlockWords()},
 		{&m.buf.x, b * m.Dim}, {&m.buf.xb, b * m.Dim}, {&m.buf.q, b * m.Dim},
 		{&m.buf.k, b * m.width()}, {&m.buf.v, b * m.width()},
 		{&m.buf.h, b * m.Hidden}, {&m.buf.h2, b * m.Hidden},
@@ -155,17 +162,66 @@ func (m *Model) allocate() error {
 }
 
 func (m *Model) upload(r io.Reader) error {
-	piece := make([]byte, min(m.at.end, 1<<20))
-	for off := uint64(0); off < m.at.end; {
-		p := piece[:min(uint64(len(piece)), m.at.end-off)]
-		if _, err := io.ReadFull(r, p); err != nil {
-			return fmt.Errorf("model: weights at byte %d: %w", off, err)
+	for _, t := range m.at.tensors {
+		var err error
+		if t.blocks {
+			err = m.uploadBlocks(r, t)
+		} else {
+			err = m.uploadNumbers(r, t)
 		}
-		if err := m.dev.Write(m.weights, off, p); err != nil {
-			return fmt.Errorf("model: %w", err)
+		if err != nil {
+			return fmt.Errorf("model: weights at byte %d: %w", t.start, err)
+		}
+	}
+	return m.uploadAngles()
+}
+
+// uploadNumbers copies a tensor in pieces.
+func (m *Model) uploadNumbers(r io.Reader, t tensor) error {
+	size := 4 * t.n
+	piece := make([]byte, min(size, 1<<20))
+	for off := uint64(0); off < size; {
+		p := piece[:min(uint64(len(piece)), size-off)]
+		if _, err := io.ReadFull(r, p); err != nil {
+			return err
+		}
+		if t.skip {
+			off += uint64(len(p))
+			continue
+		}
+		if err := m.dev.Write(m.weights, t.start+off, p); err != nil {
+			return err
 		}
 		off += uint64(len(p))
 	}
+	return nil
+}
+
+// uploadBlocks joins bytes and the scales behind them.
+func (m *Model) uploadBlocks(r io.Reader, t tensor) error {
+	ints, scales := make([]byte, t.n), make([]byte, 4*t.n/uint64(m.Group))
+	for _, p := range [][]byte{ints, scales} {
+		if _, err := io.ReadFull(r, p); err != nil {
+			return err
+		}
+	}
+	const size = 4 + kernel.Block
+	blocks := make([]byte, 0, 1<<13*size)
+	off := t.start
+	for i := 0; i < len(ints); i += kernel.Block {
+		blocks = append(append(blocks, scales[i/m.Group*4:][:4]...), ints[i:i+kernel.Block]...)
+		if len(blocks) == cap(blocks) || i+kernel.Block == len(ints) {
+			if err := m.dev.Write(m.weights, off, blocks); err != nil {
+				return err
+			}
+			off += uint64(len(blocks))
+			blocks = blocks[:0]
+		}
+	}
+	return nil
+}
+
+func (m *Model) uploadAngles() error {
 	half := m.Dim / m.Heads / 2
 	freq := make([]float32, half)
 	for i := range freq {
