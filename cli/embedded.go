@@ -24,9 +24,10 @@ const (
 	closeTime = 2 * time.Second
 )
 
-// embeddedConfig sells this machine's processor to its owner for next to nothing.
+// embeddedConfig sells this machine's processor to its owner for next to nothing, and
+// keeps for him all that it can.
 func embeddedConfig() node.Config {
-	return node.Config{Gateway: true, Provider: true, Keeper: true, Policy: policy.Policy{Floor: 1}, Log: slog.New(slog.DiscardHandler)}
+	return node.Config{Gateway: true, Provider: true, Keeper: true, Policy: policy.Policy{Floor: 1}, Quota: 10 << 30, Log: slog.New(slog.DiscardHandler)}
 }
 
 func (u user) config() node.Config {

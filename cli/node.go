@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ func (t terminal) nodeCommand() *cli.Command {
 				&cli.StringFlag{Name: "owner", Usage: "pretend that a simulated device's owner works `WORKS/EVERY`, such as 20s/2m"},
 				&cli.StringFlag{Name: "floor", Usage: "sell for no less than `CREDITS` per hour of this device"},
 				&cli.StringFlag{Name: "region", Usage: "say that this machine stands in `REGION`, such as eu-de"},
+				&cli.StringFlag{Name: "quota", Usage: "as a gateway, keep at most `SIZE` of one account's inputs and outputs (5GiB)"},
 				&cli.UintFlag{Name: "slots", Usage: "run `N` tasks at once (one for each CPU)"},
 				&cli.DurationFlag{Name: "idle", Hidden: true},
 			},
@@ -106,6 +108,13 @@ func (t terminal) nodeConfig(c *cli.Context) (node.Config, error) {
 		}
 		cfg.Policy.Floor = floor
 	}
+	if c.IsSet("quota") {
+		n, err := parseSize(c.String("quota"))
+		if err != nil || n == 0 || n > 1<<50 {
+			return cfg, usage("", "node run: --quota: %q: want a size such as 20GiB", c.String("quota"))
+		}
+		cfg.Quota = int64(n)
+	}
 	if c.IsSet("region") {
 		cfg.Policy.Region = c.String("region")
 	}
@@ -137,6 +146,7 @@ func (t terminal) runEmbedded(c *cli.Context, u user, cfg node.Config) error {
 	if !c.IsSet("floor") && !c.IsSet("policy") {
 		cfg.Policy.Floor = own.Policy.Floor
 	}
+	cfg.Quota = cmp.Or(cfg.Quota, own.Quota)
 	idle := c.Duration("idle")
 	s, err := await(c.Context, embeddedBase(u.home), idle)
 	if err != nil {

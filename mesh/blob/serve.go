@@ -126,6 +126,9 @@ func (p *intake) admit(ctx context.Context, from record.NodeID, o offer) (fate, 
 			break
 		}
 	}
+	if !s.cfg.Room(from, o.Ref, o.Size) {
+		return fate{Status: overQuota}, nil
+	}
 	p.want = append(p.want, o)
 	return fate{wanted, o.From}, nil
 }

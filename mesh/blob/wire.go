@@ -61,6 +61,7 @@ const (
 	denied
 	noRoom
 	refused // for the reason in the text
+	overQuota
 )
 
 // err returns what the caller may branch on.
@@ -74,6 +75,8 @@ func (s status) err(text string) error {
 		return ErrDenied
 	case noRoom:
 		return ErrFull
+	case overQuota:
+		return ErrQuota
 	}
 	return fmt.Errorf("peer refuses: %q", text)
 }

@@ -288,6 +288,9 @@ func lost(what string, err error) error {
 		return &wire.Error{Code: wire.NotFound, Text: what + ": " + err.Error(), Next: "outputs are kept for the job's --retention"}
 	case errors.Is(err, blob.ErrDenied):
 		return wire.Refuse(wire.Denied, what+": "+err.Error())
+	case errors.Is(err, blob.ErrQuota):
+		return &wire.Error{Code: wire.Funds, Text: what + ": " + err.Error() + ": its quota is used up",
+			Next: "use smaller inputs, or wait until the --retention of earlier jobs is over"}
 	case errors.Is(err, blob.ErrFull):
 		return wire.Refuse(wire.Funds, what+": "+err.Error())
 	case errors.Is(err, net.ErrClosed): // so say connections that broke

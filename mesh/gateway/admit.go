@@ -82,7 +82,10 @@ func (g *Gateway) check(q wire.JobRequest) (body record.Body, err error) {
 	if body, err = g.unseal(q.Body); err != nil {
 		return body, wire.Refuse(wire.Invalid, "submit: body: "+err.Error())
 	}
-	return body, g.checkBody(body)
+	if err := g.checkBody(body); err != nil {
+		return body, err
+	}
+	return body, g.fits(q.Job.By(), body)
 }
 
 func (g *Gateway) checkBody(body record.Body) error {

@@ -48,6 +48,9 @@ type Config struct {
 	// Patience is how long a job whose needs nobody meets waits for a provider
 	// after the gateway has started. Zero means 15 seconds.
 	Patience time.Duration
+	// Quota is how many bytes are kept for one account: its uploads, and what its jobs
+	// name and leave. Zero means 5 GiB.
+	Quota int64
 	// Now tells the time. Nil means time.Now.
 	Now func() time.Time
 	// Log receives events. Nil means slog.Default().
@@ -70,10 +73,11 @@ type Gateway struct {
 	mu       sync.Mutex
 	book     *market.Book
 	jobs     map[record.Ref]*job
-	live     map[record.Ref]bool // those that have not ended
-	leases   map[record.Ref]*job // that run
-	past     []past              // jobs that have ended, the first to be forgotten in front
-	pastSize int                 // tasks of theirs
+	live     map[record.Ref]bool   // those that have not ended
+	leases   map[record.Ref]tenure // that run
+	shelves  map[record.NodeID]*shelf
+	past     []past // jobs that have ended, the first to be forgotten in front
+	pastSize int    // tasks of theirs
 	loads    map[record.NodeID]load
 	offers   map[record.NodeID]record.Advert
 	grants   map[record.Ref]grant // by blob
@@ -91,6 +95,7 @@ func New(c Config) (*Gateway, error) {
 		c.RTT = func(record.NodeID) (time.Duration, bool) { return 0, false }
 	}
 	c.Patience = cmp.Or(c.Patience, 15*time.Second)
+	c.Quota = cmp.Or(c.Quota, 5<<30)
 	c.Log = cmp.Or(c.Log, slog.Default())
 	opener, err := identity.NewOpener(c.Key)
 	if err != nil {
@@ -100,7 +105,7 @@ func New(c Config) (*Gateway, error) {
 	return &Gateway{cfg: c, sealer: identity.NewSealer(), opener: opener, kick: make(chan struct{}, 1), ready: make(chan struct{}),
 		offered: offered, met: sync.OnceFunc(func() { close(offered) }), patient: record.At(c.Now().Add(c.Patience)),
 		book: market.NewBook(c.Mesh.Params, record.Span(c.Patience)), jobs: map[record.Ref]*job{}, live: map[record.Ref]bool{},
-		leases: map[record.Ref]*job{}, loads: map[record.NodeID]load{}, offers: map[record.NodeID]record.Advert{}, grants: map[record.Ref]grant{}, takes: grant{}}, nil
+		leases: map[record.Ref]tenure{}, shelves: map[record.NodeID]*shelf{}, loads: map[record.NodeID]load{}, offers: map[record.NodeID]record.Advert{}, grants: map[record.Ref]grant{}, takes: grant{}}, nil
 }
 
 // Register answers a gateway's verbs.
@@ -194,6 +199,7 @@ func (g *Gateway) sweep(now record.Millis) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.expireLocked(now)
+	g.clearLocked(now)
 	for len(g.past) > 0 && g.past[0].at+keepEnded < now {
 		g.forgetLocked()
 	}

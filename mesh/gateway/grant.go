@@ -25,14 +25,18 @@ func (g *Gateway) permitLocked(who record.NodeID, until record.Millis, list ...r
 // grantLocked lets a job's tenant fetch its blobs.
 func (g *Gateway) grantLocked(j *job) {
 	t := j.signed.Value
-	g.permitLocked(j.signed.By(), kept(t), append(j.body.Blobs(), record.Blob{Ref: t.Body})...)
+	blobs := j.body.Blobs()
+	g.permitLocked(j.signed.By(), kept(t), append(blobs, record.Blob{Ref: t.Body})...)
+	g.shelveLocked(j.signed.By(), kept(t), blobs...)
 }
 
 // grantOutputs lets the tenant fetch what a task left.
 func (g *Gateway) grantOutputs(j *job, r record.Receipt, m record.Manifest, until record.Millis) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.permitLocked(j.signed.By(), until, append(outputs(m), record.Blob{Ref: r.Outputs})...)
+	blobs := outputs(m)
+	g.permitLocked(j.signed.By(), until, append(blobs, record.Blob{Ref: r.Outputs})...)
+	g.handedLocked(j.tasks[r.Shard].info.Node, j.signed.By(), until, blobs)
 }
 
 // expireLocked forgets grants that have ended.
@@ -70,9 +74,11 @@ func (g *Gateway) keepJob(t record.Job, sealed []byte, body record.Body) error {
 }
 
 func refsOf(list []record.Blob) []record.Ref {
-	refs := make([]record.Ref, len(list))
-	for i, b := range list {
-		refs[i] = b.Ref
+	refs := make([]record.Ref, 0, len(list)+1)
+	for _, b := range list {
+		if b.Size > 0 { // else it is not stored, whatever its name
+			refs = append(refs, b.Ref)
+		}
 	}
 	return refs
 }

@@ -67,6 +67,13 @@ func (g *Gateway) learn(j *job, e record.Entry, at author.Place) bool {
 	return true
 }
 
+// A tenure is a lease that runs: whose, and how many bytes it may leave.
+type tenure struct {
+	job  *job
+	node record.NodeID
+	room int64
+}
+
 // foldedLocked notes what an entry of a job means for all of them.
 func (g *Gateway) foldedLocked(j *job, e record.Entry, now record.Millis) {
 	switch e.Kind {
@@ -74,7 +81,7 @@ func (g *Gateway) foldedLocked(j *job, e record.Entry, now record.Millis) {
 		g.live[j.ref] = true
 		g.bearLocked(j, 1)
 	case record.TypeLease:
-		g.leases[e.Lease.Ref()] = j
+		g.leases[e.Lease.Ref()] = tenure{j, e.Lease.Value.Bid.By(), int64(min(j.signed.Value.Limits.Output, 1<<40)) + spare}
 	case record.TypeSettle:
 		delete(g.leases, e.Settle.Receipt.Value.Lease)
 	case record.TypeCut:

@@ -163,7 +163,7 @@ func (g *Gateway) jobOf(e record.Entry) *job {
 	case e.Settle != nil:
 		return g.jobs[e.Settle.Receipt.Value.Job]
 	case e.Cut != nil:
-		return g.leases[e.Cut.Lease]
+		return g.leases[e.Cut.Lease].job
 	case e.Close != nil:
 		return g.jobs[e.Close.Job]
 	case e.Cancel != nil:

@@ -57,6 +57,8 @@ type Config struct {
 	// Patience is how long a job waits for a first provider after a start, as
 	// gateway.Config has it.
 	Patience time.Duration
+	// Quota is how many bytes a gateway keeps for one account, as gateway.Config has it.
+	Quota int64
 	// Version is what Status says.
 	Version string
 	// Now tells the time. Nil means time.Now.
@@ -201,7 +203,7 @@ func (n *Node) touch() {
 }
 
 func (n *Node) store() (err error) {
-	n.blobs, err = blob.Open(filepath.Join(n.cfg.Dir, "blobs"), n.end, blob.Config{May: n.may, Now: n.cfg.Now, Log: n.cfg.Log})
+	n.blobs, err = blob.Open(filepath.Join(n.cfg.Dir, "blobs"), n.end, blob.Config{May: n.may, Room: n.room, Now: n.cfg.Now, Log: n.cfg.Log})
 	if err != nil {
 		return err
 	}
@@ -233,4 +235,9 @@ func (n *Node) may(peer record.NodeID, ref record.Ref, write bool) bool {
 		return n.gate != nil && n.gate.MayWrite(peer)
 	}
 	return n.seller != nil && n.seller.MayRead(peer, ref) || n.gate != nil && n.gate.MayRead(peer, ref)
+}
+
+// room is whether a peer may send so much more.
+func (n *Node) room(peer record.NodeID, ref record.Ref, size int64) bool {
+	return n.gate != nil && n.gate.MayStore(peer, ref, size)
 }

@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"iter"
 	"strings"
@@ -338,4 +339,41 @@ func drain[T any](seq iter.Seq2[T, error]) error {
 
 func bytesInput(name string, b []byte) client.Input {
 	return client.Input{Name: name, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }}
+}
+
+// TestUploadQuota: a tenant who has filled his share of a gateway is told so and what
+// helps; another is not in his way.
+func TestUploadQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := meshtest.New(t, seller(10, 0))
+		m.Gate.Stop()
+		m.Gate.Config.Quota = 300_000
+		m.Gate.Start()
+		c := m.Rich()
+		other := meshtest.NewKey(t)
+		if _, err := c.Deposit(t.Context(), other.ID(), record.Credit, "other"); err != nil {
+			t.Fatal(err)
+		}
+		big := func(fill byte) client.Request {
+			r := steps(1)
+			r.MaxTotal, r.Inputs = record.Credit/2, []client.Input{bytesInput("in", bytes.Repeat([]byte{fill}, 200_000))}
+			return r
+		}
+		job := submit(t, c, big(1))
+		submit(t, c, big(1)) // the same bytes are there
+		_, err := c.Submit(t.Context(), big(2))
+		var far *wire.Error
+		if !errors.As(err, &far) || far.Code != wire.Funds || !strings.Contains(far.Next, "--retention") {
+			t.Errorf("one input too many: %v", err)
+		}
+		submit(t, m.Client(other), big(3))
+		if e := first(until(t, c, job, wire.Ended), wire.Ended); e.Reason != record.Finished {
+			t.Errorf("ended %v, %v", e.Reason, e.Err)
+		}
+		m.Gate.Stop()
+		m.Gate.Start() // it counts from the log
+		if _, err := m.Client(m.Tenant).Submit(t.Context(), big(2)); !wire.Is(err, wire.Funds) {
+			t.Errorf("after a restart: %v", err)
+		}
+	})
 }

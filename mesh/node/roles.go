@@ -41,7 +41,7 @@ func (n *Node) admit() (err error) {
 		return nil
 	}
 	n.gate, err = gateway.New(gateway.Config{Key: n.key, Mesh: n.mesh.Value, Open: n.end, Author: n.author, Blobs: n.blobs,
-		RTT: n.end.RTT, Patience: n.cfg.Patience, Now: n.cfg.Now, Log: n.cfg.Log})
+		RTT: n.end.RTT, Patience: n.cfg.Patience, Quota: n.cfg.Quota, Now: n.cfg.Now, Log: n.cfg.Log})
 	if err != nil {
 		return err
 	}
