@@ -23,7 +23,7 @@ func (t terminal) accountCommand() *cli.Command {
 			Description: "meshctl account deposit $(meshctl key show -o name) 10.00 --external invoice-17\nmeshctl account deposit ACCOUNT 50000 --external big-1 --approve",
 			Action:      t.deposit,
 		},
-	}, t.moneyCommands()...)}
+	}, append(t.moneyCommands(), t.ownCommands()...)...)}
 }
 
 type depositView struct {

@@ -30,10 +30,13 @@ type entryView struct {
 	Earned bool           `json:"earned,omitempty"` // it was taken from earnings
 	Paid   *bool          `json:"paid,omitempty"`   // how a withdrawal ended
 	// Withdrawal names one, for account confirm.
-	Withdrawal *record.Ref  `json:"withdrawal,omitempty"`
-	Approved   uint         `json:"approved,omitempty"` // by so many keepers
-	Rec        *receiptView `json:"receipt,omitempty"`
-	Moves      []wire.Move  `json:"moves"`
+	Withdrawal *record.Ref `json:"withdrawal,omitempty"`
+	Approved   uint        `json:"approved,omitempty"` // by so many keepers
+	// Of is the account that an entry about keys is about, Next its next key's name.
+	Of    *record.NodeID `json:"account,omitempty"`
+	Next  *record.NodeID `json:"next_key,omitempty"`
+	Rec   *receiptView   `json:"receipt,omitempty"`
+	Moves []wire.Move    `json:"moves"`
 }
 
 func viewEntry(r wire.Row) (entryView, error) {
@@ -70,7 +73,7 @@ func viewSigned(index uint64, at record.Millis, e record.Signed[record.Entry]) (
 	case b.Cancel != nil:
 		v.Job = &b.Cancel.Value.Job
 	default:
-		if !v.money(b) {
+		if !v.money(b) && !v.keys(b) {
 			return v, wire.Refuse(wire.Unverified, fmt.Sprintf("entry %d has no body", index))
 		}
 	}
@@ -91,6 +94,12 @@ func (v entryView) text() string {
 	}
 	if v.To != nil {
 		s += "to " + v.To.Short()
+	}
+	if v.Of != nil {
+		s += " of " + v.Of.Short()
+	}
+	if v.Next != nil {
+		s += " to " + v.Next.Short()
 	}
 	if v.Extern != "" {
 		s += " for " + v.Extern

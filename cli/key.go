@@ -11,7 +11,7 @@ import (
 )
 
 func (t terminal) keyCommand() *cli.Command {
-	return &cli.Command{Name: "key", Usage: "your key, which is your account", Subcommands: []*cli.Command{
+	return &cli.Command{Name: "key", Usage: "your key, which is your account", Subcommands: append([]*cli.Command{
 		{
 			Name: "new", Usage: "make the key of this home; the first submit does it too",
 			Description: "meshctl key new\nmeshctl key new -o name",
@@ -22,7 +22,7 @@ func (t terminal) keyCommand() *cli.Command {
 			Description: "meshctl key show\nmeshctl key show -o json",
 			Action:      func(c *cli.Context) error { return t.key(c, false) },
 		},
-	}}
+	}, t.keyChanges()...)}
 }
 
 type keyView struct {

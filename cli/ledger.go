@@ -303,20 +303,15 @@ func (t terminal) balance(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		return show(t, c, balanceView{of, b}, []column[balanceView]{
-			{head: "account", cell: func(v balanceView) string { return v.Account.String() }},
-			{head: "free", cell: func(v balanceView) string { return credits(v.Free) + " cr" }},
-			{head: "earned", cell: func(v balanceView) string { return credits(v.Earned) + " cr" }},
-			{head: "held back", cell: func(v balanceView) string { return credits(v.Held) + " cr" }},
-			{head: "bond", cell: func(v balanceView) string { return some(v.Staked) }},
-			{head: "on its way out", cell: func(v balanceView) string { return some(v.Pending) }},
+		return show(t, c, b, []column[wire.BalanceReply]{
+			{head: "account", cell: func(v wire.BalanceReply) string { return v.Account.String() }},
+			{head: "free", cell: func(v wire.BalanceReply) string { return credits(v.Free) + " cr" }},
+			{head: "earned", cell: func(v wire.BalanceReply) string { return credits(v.Earned) + " cr" }},
+			{head: "held back", cell: func(v wire.BalanceReply) string { return credits(v.Held) + " cr" }},
+			{head: "bond", cell: func(v wire.BalanceReply) string { return some(v.Staked) }},
+			{head: "on its way out", cell: func(v wire.BalanceReply) string { return some(v.Pending) }},
 		})
 	})
-}
-
-type balanceView struct {
-	Account record.NodeID `json:"account"`
-	wire.BalanceReply
 }
 
 func (t terminal) ledgerProve(c *cli.Context) error {

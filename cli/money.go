@@ -229,16 +229,21 @@ func (t terminal) postAs(c *cli.Context, e record.Entry, ready readyFunc) error 
 				return err
 			}
 		}
-		var at uint64
-		err := again(ctx, func() (err error) {
-			at, err = cl.AppendAs(ctx, key, e)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		return t.posted(ctx, c, cl, at)
+		return t.send(ctx, c, cl, key, e)
 	})
+}
+
+// send writes an entry that key signs, and shows it.
+func (t terminal) send(ctx context.Context, c *cli.Context, cl *client.Client, key identity.Key, e record.Entry) error {
+	var at uint64
+	err := again(ctx, func() (err error) {
+		at, err = cl.AppendAs(ctx, key, e)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return t.posted(ctx, c, cl, at)
 }
 
 // signer is whose entry a command writes: the user's, or with --node his node's, whose
@@ -248,12 +253,21 @@ func signer(c *cli.Context) (identity.Key, error) {
 	if err != nil {
 		return identity.Key{}, err
 	}
-	if !c.Bool("node") {
-		return identity.Open(keyFile(dir))
+	if c.Bool("node") {
+		return nodeSigner(c)
+	}
+	return identity.Open(keyFile(dir))
+}
+
+// nodeSigner is the key of this home's node, which must have one.
+func nodeSigner(c *cli.Context) (identity.Key, error) {
+	dir, err := home(c)
+	if err != nil {
+		return identity.Key{}, err
 	}
 	path := nodeKeyFile(dir)
 	if _, err := os.Lstat(path); err != nil {
-		return identity.Key{}, &refusal{status: 5, text: "--node: this home has no node yet: " + path, next: "meshctl node run"}
+		return identity.Key{}, &refusal{status: 5, text: "this home has no node yet: " + path, next: "meshctl node run"}
 	}
 	return identity.Open(path)
 }

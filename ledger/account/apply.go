@@ -3,6 +3,7 @@ package account
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"idlemesh/ledger/record"
 )
@@ -41,7 +42,11 @@ func Apply(s State, by record.NodeID, now record.Millis, e record.Entry) (Effect
 	if err := check(e); err != nil {
 		return Effects{}, err
 	}
-	eff, err := effects(s, by, now, e)
+	who, err := signer(s, by, now)
+	if err != nil {
+		return Effects{}, err
+	}
+	eff, err := effects(turn{s, by, who, now}, e)
 	if err != nil {
 		return Effects{}, err
 	}
@@ -51,48 +56,73 @@ func Apply(s State, by record.NodeID, now record.Millis, e record.Entry) (Effect
 	if err := eff.settle(s); err != nil {
 		return Effects{}, err
 	}
+	eff.concern(by, who)
 	return eff, eff.balanced()
 }
 
-func effects(s State, by record.NodeID, now record.Millis, e record.Entry) (Effects, error) {
+// A turn is whose entry it is, and when.
+type turn struct {
+	State
+	by, who record.NodeID // its author's key, and the account that the key acts for
+	now     record.Millis // ledger time
+}
+
+func effects(t turn, e record.Entry) (Effects, error) {
 	switch e.Kind {
 	case record.TypeDeposit:
-		return deposit(s, by, now, e)
+		return deposit(t, e)
 	case record.TypeJob:
-		return open(s, now, *e.Job)
+		return open(t, *e.Job)
 	case record.TypeLease:
-		return lease(s, now, *e.Lease)
+		return lease(t, *e.Lease)
 	case record.TypeSettle:
-		return settle(s, now, *e.Settle)
+		return settle(t, *e.Settle)
 	case record.TypeCut:
-		return cut(s, by, *e.Cut)
+		return cut(t, *e.Cut)
 	case record.TypeCancel:
-		return cancel(s, *e.Cancel)
+		return cancel(t, *e.Cancel)
 	case record.TypeClose:
-		return closeJob(s, by, *e.Close)
+		return closeJob(t, *e.Close)
+	case record.TypeRegister, record.TypeRotate, record.TypeVeto, record.TypeRevoke, record.TypeOwn:
+		return keys(t, e)
 	default:
-		return money(s, by, now, e)
+		return money(t, e)
 	}
 }
 
-func money(s State, by record.NodeID, now record.Millis, e record.Entry) (Effects, error) {
+func money(t turn, e record.Entry) (Effects, error) {
 	switch e.Kind {
 	case record.TypeTransfer:
-		return transfer(by, *e.Transfer)
+		return transfer(t, *e.Transfer)
 	case record.TypeWithdraw:
-		return withdraw(by, e)
+		return withdraw(t, e)
 	case record.TypeConfirm:
-		return confirm(s, by, *e.Confirm)
+		return confirm(t, *e.Confirm)
 	case record.TypeStake:
-		return stake(by, *e.Stake)
+		return stake(t, *e.Stake)
 	case record.TypeUnstake:
-		return unstake(s, by, now, *e.Unstake)
+		return unstake(t, *e.Unstake)
 	case record.TypeVest:
-		return vest(s, now, *e.Vest)
+		return vest(t, *e.Vest)
 	case record.TypeReward:
-		return reward(s, e)
+		return reward(t, e)
 	default:
-		return topUp(s, by, *e.TopUp)
+		return topUp(t, *e.TopUp)
+	}
+}
+
+func keys(t turn, e record.Entry) (Effects, error) {
+	switch e.Kind {
+	case record.TypeRegister:
+		return register(t, *e.Register)
+	case record.TypeRotate:
+		return rotate(t, *e.Rotate)
+	case record.TypeVeto:
+		return veto(t, *e.Veto)
+	case record.TypeRevoke:
+		return revoke(t, *e.Revoke)
+	default:
+		return ownNode(t, *e.Own)
 	}
 }
 
@@ -105,6 +135,8 @@ func check(e record.Entry) error {
 		record.TypeTransfer: e.Transfer != nil, record.TypeWithdraw: e.Withdraw != nil, record.TypeConfirm: e.Confirm != nil,
 		record.TypeStake: e.Stake != nil, record.TypeUnstake: e.Unstake != nil, record.TypeVest: e.Vest != nil,
 		record.TypeReward: e.Reward != nil, record.TypeTopUp: e.TopUp != nil, record.TypeCancel: e.Cancel != nil,
+		record.TypeRegister: e.Register != nil, record.TypeRotate: e.Rotate != nil, record.TypeVeto: e.Veto != nil,
+		record.TypeRevoke: e.Revoke != nil, record.TypeOwn: e.Own != nil,
 	}
 	set := 0
 	for _, there := range bodies {
@@ -136,6 +168,21 @@ func (f *Effects) settle(s State) error {
 		}
 	}
 	return nil
+}
+
+// concern adds the accounts that the entry moved and names nowhere, and the author's.
+func (f *Effects) concern(by, who record.NodeID) {
+	there := func(id record.NodeID) bool {
+		return id == by || slices.ContainsFunc(f.Parties, func(p Party) bool { return p.ID == id })
+	}
+	if who != by {
+		f.Parties = append(f.Parties, Party{who, Author})
+	}
+	for _, c := range f.Balances {
+		if id := record.NodeID(c.Account.Owner); c.Account.Kind != Escrow && id != (record.NodeID{}) && !there(id) {
+			f.Parties = append(f.Parties, Party{ID: id})
+		}
+	}
 }
 
 // balanced holds what must be true of every entry whatever its rule did: all debits equal

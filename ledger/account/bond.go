@@ -99,24 +99,24 @@ func (l Leaving) cap(bond record.Amount) Leaving {
 }
 
 // stake adds to a bond.
-func stake(by record.NodeID, e record.Stake) (Effects, error) {
+func stake(t turn, e record.Stake) (Effects, error) {
 	if e.Amount == 0 {
 		return Effects{}, refuse(ErrEntry, "a stake needs an amount")
 	}
 	f := Effects{}
-	f.move(Post, purse(by, e.Earned), ID{Stake, by}, e.Amount)
+	f.move(Post, purse(t.who, e.Earned), ID{Stake, t.who}, e.Amount)
 	return f, nil
 }
 
 // unstake takes part of a bond back: at once where the mesh has no wait, else by a Vest
 // once it has passed.
-func unstake(s State, by record.NodeID, now record.Millis, e record.Unstake) (Effects, error) {
-	bond, err := s.Balance(ID{Stake, by})
+func unstake(t turn, e record.Unstake) (Effects, error) {
+	bond, err := t.Balance(ID{Stake, t.who})
 	if err != nil {
 		return Effects{}, err
 	}
 	var l Leaving
-	if err := s.Fact(Name{FactLeaving, by}, &l); err != nil {
+	if err := t.Fact(Name{FactLeaving, t.who}, &l); err != nil {
 		return Effects{}, err
 	}
 	left := bond.Free() - min(bond.Free(), l.sum())
@@ -124,51 +124,59 @@ func unstake(s State, by record.NodeID, now record.Millis, e record.Unstake) (Ef
 	case e.Amount == 0:
 		return Effects{}, refuse(ErrEntry, "an unstake needs an amount")
 	case e.Amount > left:
-		return Effects{}, &OverdraftError{Account: ID{Stake, by}, Have: left, Want: e.Amount}
+		return Effects{}, &OverdraftError{Account: ID{Stake, t.who}, Have: left, Want: e.Amount}
 	}
 	f := Effects{}
-	wait := max(s.Mesh().Params.Unbond, 0)
+	wait := max(t.Mesh().Params.Unbond, 0)
 	if wait == 0 {
-		f.move(Post, ID{Stake, by}, ID{Tenant, by}, e.Amount)
+		f.move(Post, ID{Stake, t.who}, ID{Tenant, t.who}, e.Amount)
 		return f, nil
 	}
 	if len(l.Parts) >= maxLeaving {
 		return Effects{}, refuse(ErrEntry, "%d parts of the bond are on their way back already: vest them first", len(l.Parts))
 	}
-	l.Parts = append(slices.Clone(l.Parts), LeavingPart{Amount: e.Amount, Ripe: now + wait})
-	f.remember(FactLeaving, by, l)
+	l.Parts = append(slices.Clone(l.Parts), LeavingPart{Amount: e.Amount, Ripe: t.now + wait})
+	f.remember(FactLeaving, t.who, l)
 	return f, nil
 }
 
 // vest pays out what has become payable.
-func vest(s State, now record.Millis, e record.Vest) (Effects, error) {
+func vest(t turn, e record.Vest) (Effects, error) {
+	of, err := AccountOf(t, e.Of)
+	if err != nil {
+		return Effects{}, err
+	}
+	to, err := payee(t, of)
+	if err != nil {
+		return Effects{}, err
+	}
 	var (
 		v Vesting
 		l Leaving
-		f = Effects{Parties: []Party{{e.Of, Payer}}}
+		f = Effects{Parties: []Party{{of, Payer}, {to, Payer}}}
 	)
-	if err := s.Fact(Name{FactVesting, e.Of}, &v); err != nil {
+	if err := t.Fact(Name{FactVesting, of}, &v); err != nil {
 		return Effects{}, err
 	}
-	if err := s.Fact(Name{FactLeaving, e.Of}, &l); err != nil {
+	if err := t.Fact(Name{FactLeaving, of}, &l); err != nil {
 		return Effects{}, err
 	}
-	if rest, held := v.pay(now); held > 0 {
-		f.move(Post, ID{Holdback, e.Of}, ID{Provider, e.Of}, held)
-		f.remember(FactVesting, e.Of, rest)
+	if rest, held := v.pay(t.now); held > 0 {
+		f.move(Post, ID{Holdback, of}, ID{Provider, to}, held)
+		f.remember(FactVesting, of, rest)
 	}
 	var rest Leaving
 	var back record.Amount
 	for _, p := range l.Parts {
-		if p.Ripe <= now {
+		if p.Ripe <= t.now {
 			back += p.Amount
 		} else {
 			rest.Parts = append(rest.Parts, p)
 		}
 	}
 	if back > 0 {
-		f.move(Post, ID{Stake, e.Of}, ID{Tenant, e.Of}, back)
-		f.remember(FactLeaving, e.Of, rest)
+		f.move(Post, ID{Stake, of}, ID{Tenant, of}, back)
+		f.remember(FactLeaving, of, rest)
 	}
 	if len(f.Legs) == 0 {
 		return Effects{}, refuse(ErrEntry, "nothing has become payable yet")

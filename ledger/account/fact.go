@@ -21,6 +21,9 @@ const (
 	FactVesting                        // of an account: Vesting
 	FactLeaving                        // of an account: Leaving
 	FactWithdrawal                     // of a withdrawal: Withdrawal
+	FactKey                            // of a key: KeyState
+	FactHolder                         // of a registered account: Holder
+	FactOwner                          // of an account that is owned: its owner's, a record.NodeID
 )
 
 // A Fact is what an entry leaves to be remembered. Its value is one that

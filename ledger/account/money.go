@@ -15,20 +15,23 @@ func purse(of record.NodeID, earned bool) ID {
 }
 
 // transfer moves credits between parties, or from earned to free.
-func transfer(by record.NodeID, t record.Transfer) (Effects, error) {
+func transfer(t turn, e record.Transfer) (Effects, error) {
+	to, err := AccountOf(t, e.To)
 	switch {
-	case t.Amount == 0 || t.To == record.NodeID{}:
+	case err != nil:
+		return Effects{}, err
+	case e.Amount == 0 || to == record.NodeID{}:
 		return Effects{}, refuse(ErrEntry, "a transfer needs an amount and a receiver")
-	case t.To == by && !t.Earned:
+	case to == t.who && !e.Earned:
 		return Effects{}, refuse(ErrEntry, "a transfer to oneself moves only what was earned")
 	}
-	f := Effects{Parties: []Party{{t.To, Payer}}}
-	f.move(Post, purse(by, t.Earned), ID{Tenant, t.To}, t.Amount)
+	f := Effects{Parties: []Party{{to, Payer}}}
+	f.move(Post, purse(t.who, e.Earned), ID{Tenant, to}, e.Amount)
 	return f, nil
 }
 
 // withdraw makes credits pending until the mint has paid them out.
-func withdraw(by record.NodeID, e record.Entry) (Effects, error) {
+func withdraw(t turn, e record.Entry) (Effects, error) {
 	w := *e.Withdraw
 	switch {
 	case w.Amount == 0:
@@ -36,21 +39,21 @@ func withdraw(by record.NodeID, e record.Entry) (Effects, error) {
 	case w.External == "" || len(w.External) > maxText:
 		return Effects{}, refuse(ErrEntry, "external reference of %d bytes: want 1 to %d", len(w.External), maxText)
 	}
-	from := purse(by, w.Earned)
+	from := purse(t.who, w.Earned)
 	f := Effects{}
 	f.move(Reserve, from, ID{Kind: Mint}, w.Amount)
-	f.remember(FactWithdrawal, e.Name(by), Withdrawal{From: from, Amount: w.Amount})
+	f.remember(FactWithdrawal, e.Name(t.by), Withdrawal{From: from, Amount: w.Amount})
 	return f, nil
 }
 
 // confirm ends a withdrawal, once: paid out, or given back.
-func confirm(s State, by record.NodeID, c record.Confirm) (Effects, error) {
+func confirm(t turn, c record.Confirm) (Effects, error) {
 	var w Withdrawal
-	if err := s.Fact(Name{FactWithdrawal, c.Withdrawal}, &w); err != nil {
+	if err := t.Fact(Name{FactWithdrawal, c.Withdrawal}, &w); err != nil {
 		return Effects{}, err
 	}
 	switch {
-	case by != s.Mesh().Mint.ID():
+	case t.by != t.Mesh().Mint.ID():
 		return Effects{}, refuse(ErrAuthor, "only the mint ends a withdrawal")
 	case w.Amount == 0:
 		return Effects{}, refuse(ErrUnknown, "no withdrawal %s", c.Withdrawal)
@@ -63,7 +66,7 @@ func confirm(s State, by record.NodeID, c record.Confirm) (Effects, error) {
 	f.move(Release, w.From, ID{Kind: Mint}, w.Amount)
 	if c.Paid {
 		f.move(Post, w.From, ID{Kind: Mint}, w.Amount)
-		if err := f.once(s, record.TypeConfirm, c.External); err != nil {
+		if err := f.once(t, record.TypeConfirm, c.External); err != nil {
 			return Effects{}, err
 		}
 	}
@@ -73,21 +76,25 @@ func confirm(s State, by record.NodeID, c record.Confirm) (Effects, error) {
 }
 
 // reward pays from the mesh's own accounts, by a quorum of keepers.
-func reward(s State, e record.Entry) (Effects, error) {
+func reward(t turn, e record.Entry) (Effects, error) {
 	r := *e.Reward
 	if r.Amount == 0 || r.To == (record.NodeID{}) {
 		return Effects{}, refuse(ErrEntry, "a reward needs an amount and a receiver")
 	}
-	if err := approved(s.Mesh(), e); err != nil {
+	if err := approved(t.Mesh(), e); err != nil {
 		return Effects{}, err
 	}
 	from := ID{Kind: Fees}
 	if r.Insurance {
 		from.Kind = Insurance
 	}
-	f := Effects{Parties: []Party{{r.To, Payer}}}
-	f.move(Post, from, ID{Provider, r.To}, r.Amount)
-	return f, f.once(s, record.TypeReward, r.External)
+	to, err := AccountOf(t, r.To)
+	if err != nil {
+		return Effects{}, err
+	}
+	f := Effects{Parties: []Party{{to, Payer}}}
+	f.move(Post, from, ID{Provider, to}, r.Amount)
+	return f, f.once(t, record.TypeReward, r.External)
 }
 
 // approved reports whether a quorum of the mesh's keepers has consented to what e does.
@@ -115,46 +122,49 @@ func approved(m record.Mesh, e record.Entry) error {
 }
 
 // topUp adds to a job's escrow or, within it, to a lease's reserve.
-func topUp(s State, by record.NodeID, t record.TopUp) (Effects, error) {
-	job, err := openJob(s, t.Job)
+func topUp(t turn, e record.TopUp) (Effects, error) {
+	job, err := openJob(t, e.Job)
 	if err != nil {
 		return Effects{}, err
 	}
-	if t.Amount == 0 {
+	if e.Amount == 0 {
 		return Effects{}, refuse(ErrEntry, "a top-up needs an amount")
 	}
-	f := Effects{Job: t.Job, Parties: job.parties()}
-	if t.Lease != (record.Ref{}) {
-		return f, f.extend(s, by, t)
+	f := Effects{Job: e.Job, Parties: job.parties()}
+	if e.Lease != (record.Ref{}) {
+		return f, f.extend(t, e)
 	}
-	if by != job.Tenant {
+	tenant, err := AccountOf(t, job.Tenant)
+	switch {
+	case err != nil:
+		return Effects{}, err
+	case t.who != tenant:
 		return Effects{}, refuse(ErrAuthor, "a job's escrow is topped up by its tenant")
-	}
-	if job.Added > math.MaxUint64-t.Amount {
+	case job.Added > math.MaxUint64-e.Amount:
 		return Effects{}, refuse(ErrEntry, "%v", errOverflow)
 	}
-	job.Added += t.Amount
+	job.Added += e.Amount
 	f.JobAfter = &job
-	f.move(Post, ID{Tenant, job.Tenant}, ID{Escrow, t.Job}, t.Amount)
+	f.move(Post, ID{Tenant, tenant}, ID{Escrow, e.Job}, e.Amount)
 	return f, nil
 }
 
 // extend reserves more of the escrow for a lease that runs.
-func (f *Effects) extend(s State, by record.NodeID, t record.TopUp) error {
-	l, job, err := running(s, t.Lease)
+func (f *Effects) extend(t turn, e record.TopUp) error {
+	l, job, err := running(t, e.Lease)
 	switch {
 	case err != nil:
 		return err
-	case l.Job != t.Job:
+	case l.Job != e.Job:
 		return refuse(ErrEntry, "the lease is of another job")
-	case by != job.Terms.Delegate: // who signs its vouchers, and must know what they come to
+	case t.by != job.Terms.Delegate: // who signs its vouchers, and must know what they come to
 		return refuse(ErrAuthor, "a lease is topped up by the job's delegate")
-	case l.Reserve > math.MaxUint64-t.Amount:
+	case l.Reserve > math.MaxUint64-e.Amount:
 		return refuse(ErrEntry, "%v", errOverflow)
 	}
-	l.Reserve += t.Amount
-	f.Lease, f.LeaseAfter = t.Lease, &l
+	l.Reserve += e.Amount
+	f.Lease, f.LeaseAfter = e.Lease, &l
 	f.Parties = append(f.Parties, Party{l.Provider, Seller})
-	f.move(Reserve, ID{Escrow, t.Job}, ID{Provider, l.Provider}, t.Amount)
+	f.move(Reserve, ID{Escrow, e.Job}, ID{Provider, l.payee()}, e.Amount)
 	return nil
 }

@@ -18,28 +18,31 @@ const (
 )
 
 // deposit credits a party from the mint.
-func deposit(s State, by record.NodeID, now record.Millis, e record.Entry) (Effects, error) {
-	day, d := Day(now), *e.Deposit
-	m := s.Mesh()
+func deposit(t turn, e record.Entry) (Effects, error) {
+	day, d := Day(t.now), *e.Deposit
 	switch {
-	case by != m.Mint.ID():
+	case t.by != t.Mesh().Mint.ID():
 		return Effects{}, refuse(ErrAuthor, "only the mint deposits")
 	case d.Amount == 0 || d.To == record.NodeID{}:
 		return Effects{}, refuse(ErrEntry, "a deposit needs an amount and a receiver")
 	case d.External == "" || len(d.External) > maxText:
 		return Effects{}, refuse(ErrEntry, "external reference of %d bytes: want 1 to %d", len(d.External), maxText)
 	}
-	if used, err := s.Deposited(d.External); err != nil {
+	if used, err := t.Deposited(d.External); err != nil {
 		return Effects{}, err
 	} else if used {
 		return Effects{}, refuse(ErrOnce, "external reference %q has its deposit", d.External)
 	}
-	sum, err := minted(s, day, e)
+	sum, err := minted(t, day, e)
 	if err != nil {
 		return Effects{}, err
 	}
-	f := Effects{External: d.External, Day: day, Minted: sum, Parties: []Party{{d.To, Payer}}}
-	f.move(Post, ID{Kind: Mint}, ID{Tenant, d.To}, d.Amount)
+	to, err := AccountOf(t, d.To)
+	if err != nil {
+		return Effects{}, err
+	}
+	f := Effects{External: d.External, Day: day, Minted: sum, Parties: []Party{{to, Payer}}}
+	f.move(Post, ID{Kind: Mint}, ID{Tenant, to}, d.Amount)
 	return f, nil
 }
 
@@ -60,24 +63,28 @@ func minted(s State, day uint32, e record.Entry) (record.Amount, error) {
 
 // open moves a job's ceiling into its escrow. Whoever posts it, the job inside is
 // the tenant's.
-func open(s State, now record.Millis, signed record.Signed[record.Job]) (Effects, error) {
+func open(t turn, signed record.Signed[record.Job]) (Effects, error) {
 	ref, job := signed.Ref(), signed.Value
-	have, err := s.Job(ref)
+	have, err := t.Job(ref)
 	if err != nil {
 		return Effects{}, err
 	}
 	if have.Known() {
 		return Effects{}, refuse(ErrOnce, "%s has its escrow", ref.JobID())
 	}
-	if err := terms(s.Mesh(), now, job); err != nil {
+	if err := terms(t.Mesh(), t.now, job); err != nil {
 		return Effects{}, err
 	}
 	tenant := signed.By()
+	from, err := signer(t, tenant, t.now)
+	if err != nil {
+		return Effects{}, err
+	}
 	f := Effects{
 		Job: ref, JobAfter: &Job{Tenant: tenant, Terms: job},
 		Parties: []Party{{tenant, Payer}, {job.Delegate, Delegate}},
 	}
-	f.move(Post, ID{Tenant, tenant}, ID{Escrow, ref}, job.MaxTotal)
+	f.move(Post, ID{Tenant, from}, ID{Escrow, ref}, job.MaxTotal)
 	return f, nil
 }
 
@@ -110,44 +117,66 @@ func terms(m record.Mesh, now record.Millis, j record.Job) error {
 }
 
 // lease reserves part of the escrow for one attempt of one task.
-func lease(s State, now record.Millis, signed record.Signed[record.Lease]) (Effects, error) {
+func lease(t turn, signed record.Signed[record.Lease]) (Effects, error) {
 	l := signed.Value
-	job, err := openJob(s, l.Job)
+	job, err := openJob(t, l.Job)
 	if err != nil {
 		return Effects{}, err
 	}
 	at := Task{l.Job, l.Shard}
-	task, err := s.Task(at)
+	task, err := t.Task(at)
 	if err != nil {
 		return Effects{}, err
 	}
 	switch {
-	case !job.may(signed.By()):
-		return Effects{}, refuse(ErrAuthor, "a lease is signed by the tenant or his delegate")
-	case now > job.Terms.Expires:
+	case t.now > job.Terms.Expires:
 		return Effects{}, refuse(ErrClosed, "no task starts after its expiry")
 	case job.Cancelled:
 		return Effects{}, refuse(ErrClosed, "its tenant has cancelled it")
 	}
+	if err := spends(t, job, signed.By(), "a lease"); err != nil {
+		return Effects{}, err
+	}
 	if err := attempt(job, task, l); err != nil {
 		return Effects{}, err
 	}
-	if err := offer(s.Mesh().Params, job, now, l); err != nil {
+	if err := offer(t.Mesh().Params, job, t.now, l); err != nil {
 		return Effects{}, err
 	}
 	provider := l.Bid.By()
+	seller, err := signer(t, provider, t.now)
+	if err != nil {
+		return Effects{}, err
+	}
+	paid, err := payee(t, seller)
+	if err != nil {
+		return Effects{}, err
+	}
 	job.Open, job.Leases = job.Open+1, job.Leases+1
 	f := Effects{
 		Job: l.Job, JobAfter: &job,
 		Task: at, TaskAfter: &TaskState{Attempts: l.Attempt, Lease: signed.Ref(), Open: true},
 		Lease: signed.Ref(), LeaseAfter: &Lease{
 			Job: l.Job, Shard: l.Shard, Attempt: l.Attempt, Epoch: l.Epoch, Provider: provider,
-			Rate: l.Rate, Reserve: l.Reserve, State: Running,
+			Rate: l.Rate, Reserve: l.Reserve, State: Running, Account: other(seller, provider), Payee: other(paid, seller),
 		},
 		Parties: append(job.parties(), Party{provider, Seller}),
 	}
-	f.move(Reserve, ID{Escrow, l.Job}, ID{Provider, provider}, l.Reserve)
+	f.move(Reserve, ID{Escrow, l.Job}, ID{Provider, paid}, l.Reserve)
 	return f, nil
+}
+
+// spends reports whether a key may spend a job's escrow: it acts for the tenant, or is his
+// delegate's.
+func spends(t turn, job Job, key record.NodeID, what string) error {
+	who, err := signer(t, key, t.now)
+	if err != nil || key == job.Terms.Delegate {
+		return err
+	}
+	if tenant, err := AccountOf(t, job.Tenant); err != nil || who == tenant {
+		return err
+	}
+	return refuse(ErrAuthor, "%s is signed by the tenant or his delegate", what)
 }
 
 // attempt reports whether it is this lease's turn.
@@ -193,40 +222,43 @@ func offer(p record.Params, job Job, now record.Millis, l record.Lease) error {
 
 // settle divides what a lease reserved: payout, holdback, fee; the rest returns to
 // the escrow. Nobody writes a payout entry, so nobody can write a wrong one.
-func settle(s State, now record.Millis, e record.Settle) (Effects, error) {
+func settle(t turn, e record.Settle) (Effects, error) {
 	r, v := e.Receipt.Value, e.Voucher.Value
-	l, job, err := running(s, r.Lease)
+	l, job, err := running(t, r.Lease)
 	if err != nil {
 		return Effects{}, err
 	}
-	if err := receipt(s.Mesh().Params, l, e.Receipt); err != nil {
+	if err := receipt(t, l, e.Receipt); err != nil {
 		return Effects{}, err
 	}
-	if err := voucher(job, l, e); err != nil {
+	if err := voucher(t, job, l, e); err != nil {
 		return Effects{}, err
 	}
 	state := Lost
 	if r.End.Paid() {
 		state = Settled
 	}
-	f, err := end(s, r.Lease, l, job, state)
+	f, err := end(t, r.Lease, l, job, state)
 	if err != nil {
 		return Effects{}, err
 	}
-	if err := f.pay(s, now, l, v.Amount); err != nil {
+	if err := f.pay(t, l, v.Amount); err != nil {
 		return Effects{}, err
 	}
 	if e.Last {
-		err = f.finish(s, record.Finished)
+		err = f.finish(t, record.Finished)
 	}
 	return f, err
 }
 
 // receipt reports whether r is the provider's and about this lease.
-func receipt(p record.Params, l Lease, r record.Signed[record.Receipt]) error {
-	v := r.Value
+func receipt(t turn, l Lease, r record.Signed[record.Receipt]) error {
+	v, p := r.Value, t.Mesh().Params
+	by, err := signer(t, r.By(), t.now)
 	switch {
-	case r.By() != l.Provider:
+	case err != nil:
+		return err
+	case by != l.account():
 		return refuse(ErrAuthor, "a receipt is signed by the lease's provider")
 	case v.Job != l.Job || v.Shard != l.Shard || v.Attempt != l.Attempt:
 		return refuse(ErrEntry, "the receipt is for another task than its lease")
@@ -241,15 +273,16 @@ func receipt(p record.Params, l Lease, r record.Signed[record.Receipt]) error {
 }
 
 // voucher reports whether the payer has signed exactly what the receipt comes to.
-func voucher(job Job, l Lease, e record.Settle) error {
+func voucher(t turn, job Job, l Lease, e record.Settle) error {
 	r, v := e.Receipt.Value, e.Voucher.Value
 	due, work := min(Charge(l.Rate, r.Usage.Work), l.Reserve), r.Usage.Work
 	if !r.End.Paid() {
 		due, work = 0, 0
 	}
+	if err := spends(t, job, e.Voucher.By(), "a voucher"); err != nil {
+		return err
+	}
 	switch {
-	case !job.may(e.Voucher.By()):
-		return refuse(ErrAuthor, "a voucher is signed by the tenant or his delegate")
 	case v.Lease != r.Lease || v.Epoch != l.Epoch || v.N == 0:
 		return refuse(ErrEntry, "the voucher is not of this lease and epoch")
 	case v.Receipt != e.Receipt.Ref():
@@ -263,12 +296,12 @@ func voucher(job Job, l Lease, e record.Settle) error {
 }
 
 // pay appends the legs of a payout.
-func (f *Effects) pay(s State, now record.Millis, l Lease, amount record.Amount) error {
-	p, escrow := s.Mesh().Params, ID{Escrow, l.Job}
+func (f *Effects) pay(t turn, l Lease, amount record.Amount) error {
+	p, escrow := t.Mesh().Params, ID{Escrow, l.Job}
 	held := share(amount, p.Holdback)
 	fee := min(share(amount, p.Fee), amount-held)
-	f.move(Post, escrow, ID{Provider, l.Provider}, amount-held-fee)
-	f.move(Post, escrow, ID{Holdback, l.Provider}, held)
+	f.move(Post, escrow, ID{Provider, l.payee()}, amount-held-fee)
+	f.move(Post, escrow, ID{Holdback, l.account()}, held)
 	f.move(Post, escrow, ID{Kind: Fees}, fee)
 	f.JobAfter.Paid += amount // never more than the escrow had
 	f.LeaseAfter.Paid = amount
@@ -276,23 +309,23 @@ func (f *Effects) pay(s State, now record.Millis, l Lease, amount record.Amount)
 		return nil
 	}
 	var v Vesting
-	if err := s.Fact(Name{FactVesting, l.Provider}, &v); err != nil {
+	if err := t.Fact(Name{FactVesting, l.account()}, &v); err != nil {
 		return err
 	}
-	f.remember(FactVesting, l.Provider, v.hold(now, p.VestDays, held))
+	f.remember(FactVesting, l.account(), v.hold(t.now, p.VestDays, held))
 	return nil
 }
 
 // cut ends a lease that came to nothing.
-func cut(s State, by record.NodeID, c record.Cut) (Effects, error) {
-	l, job, err := running(s, c.Lease)
+func cut(t turn, c record.Cut) (Effects, error) {
+	l, job, err := running(t, c.Lease)
 	if err != nil {
 		return Effects{}, err
 	}
-	if by != job.Terms.Delegate { // a tenant would cut what has run, and pay nothing
+	if t.by != job.Terms.Delegate { // a tenant would cut what has run, and pay nothing
 		return Effects{}, refuse(ErrAuthor, "a lease is cut by the job's delegate")
 	}
-	return end(s, c.Lease, l, job, Cut)
+	return end(t, c.Lease, l, job, Cut)
 }
 
 // end returns the effects of a lease's end, before anything is paid.
@@ -311,18 +344,26 @@ func end(s State, ref record.Ref, l Lease, job Job, how LeaseState) (Effects, er
 		Job: l.Job, JobAfter: &job, Task: at, TaskAfter: &task, Lease: ref, LeaseAfter: &l,
 		Parties: append(job.parties(), Party{l.Provider, Seller}),
 	}
-	f.move(Release, ID{Escrow, l.Job}, ID{Provider, l.Provider}, l.Reserve)
+	f.move(Release, ID{Escrow, l.Job}, ID{Provider, l.payee()}, l.Reserve)
 	return f, nil
 }
 
 // cancel keeps a job from being leased again. Leases that run go on until they end, and
 // are paid as any other.
-func cancel(s State, c record.Signed[record.Cancel]) (Effects, error) {
-	job, err := openJob(s, c.Value.Job)
+func cancel(t turn, c record.Signed[record.Cancel]) (Effects, error) {
+	job, err := openJob(t, c.Value.Job)
+	if err != nil {
+		return Effects{}, err
+	}
+	by, err := signer(t, c.By(), t.now)
+	if err != nil {
+		return Effects{}, err
+	}
+	tenant, err := AccountOf(t, job.Tenant)
 	switch {
 	case err != nil:
 		return Effects{}, err
-	case c.By() != job.Tenant: // his delegate closes the job
+	case by != tenant: // his delegate closes the job
 		return Effects{}, refuse(ErrAuthor, "a job is cancelled by its tenant")
 	case job.Cancelled:
 		return Effects{}, refuse(ErrOnce, "%s is cancelled", c.Value.Job.JobID())
@@ -332,19 +373,20 @@ func cancel(s State, c record.Signed[record.Cancel]) (Effects, error) {
 }
 
 // closeJob ends a job.
-func closeJob(s State, by record.NodeID, c record.Close) (Effects, error) {
-	job, err := openJob(s, c.Job)
+func closeJob(t turn, c record.Close) (Effects, error) {
+	job, err := openJob(t, c.Job)
 	if err != nil {
 		return Effects{}, err
 	}
+	if err := spends(t, job, t.by, "an end of a job"); err != nil {
+		return Effects{}, err
+	}
 	switch {
-	case !job.may(by):
-		return Effects{}, refuse(ErrAuthor, "a job is closed by the tenant or his delegate")
 	case c.Why < record.Finished || c.Why > record.Unaffordable:
 		return Effects{}, refuse(ErrEntry, "unknown reason %d", c.Why)
 	}
 	f := Effects{Job: c.Job, JobAfter: &job, Parties: job.parties()}
-	return f, f.finish(s, c.Why)
+	return f, f.finish(t, c.Why)
 }
 
 // finish refunds what the legs so far leave in the escrow.
@@ -367,8 +409,12 @@ func (f *Effects) finish(s State, why record.Reason) error {
 			left -= min(l.Amount, left)
 		}
 	}
+	to, err := AccountOf(s, job.Tenant)
+	if err != nil {
+		return err
+	}
 	job.Why = why
-	f.move(Post, escrow, ID{Tenant, job.Tenant}, left)
+	f.move(Post, escrow, ID{Tenant, to}, left)
 	return nil
 }
 

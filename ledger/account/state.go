@@ -1,6 +1,10 @@
 package account
 
-import "idlemesh/ledger/record"
+import (
+	"cmp"
+
+	"idlemesh/ledger/record"
+)
 
 // State is what the rules may look at: the ledger's indexes, or maps in a test. A
 // state that is not there is its zero value and no error.
@@ -39,9 +43,6 @@ func (j Job) Known() bool { return j.Terms.Shards > 0 }
 // Closed reports whether the escrow has been closed.
 func (j Job) Closed() bool { return j.Why != 0 }
 
-// may reports whether id may spend the job's escrow.
-func (j Job) may(id record.NodeID) bool { return id == j.Tenant || id == j.Terms.Delegate }
-
 func (j Job) parties() []Party {
 	return []Party{{j.Tenant, Payer}, {j.Terms.Delegate, Delegate}}
 }
@@ -71,6 +72,24 @@ type Lease struct {
 	Reserve  record.Amount `cbor:"7,keyasint" json:"reserve"`
 	State    LeaseState    `cbor:"8,keyasint" json:"state"`
 	Paid     record.Amount `cbor:"9,keyasint" json:"paid"`
+	// Account is the provider's where it is registered, and Payee its owner's where it
+	// has one: as they were when the lease began.
+	Account record.NodeID `cbor:"10,keyasint,omitzero" json:"account,omitzero"`
+	Payee   record.NodeID `cbor:"11,keyasint,omitzero" json:"payee,omitzero"`
+}
+
+// account is the provider's account.
+func (l Lease) account() record.NodeID { return cmp.Or(l.Account, l.Provider) }
+
+// payee is the account that is paid.
+func (l Lease) payee() record.NodeID { return cmp.Or(l.Payee, l.account()) }
+
+// other returns id where it is not what it is by default, else zero.
+func other(id, usual record.NodeID) record.NodeID {
+	if id == usual {
+		return record.NodeID{}
+	}
+	return id
 }
 
 // A LeaseState says what has become of a lease.

@@ -117,7 +117,12 @@ type (
 		Reward   *Reward   `cbor:"22,keyasint,omitempty"`
 		TopUp    *TopUp    `cbor:"23,keyasint,omitempty"`
 
-		Cancel *loose[Cancel] `cbor:"24,keyasint,omitempty"`
+		Cancel   *loose[Cancel] `cbor:"24,keyasint,omitempty"`
+		Register *Register      `cbor:"25,keyasint,omitempty"`
+		Rotate   *looseRotate   `cbor:"26,keyasint,omitempty"`
+		Veto     *Veto          `cbor:"27,keyasint,omitempty"`
+		Revoke   *looseRevoke   `cbor:"28,keyasint,omitempty"`
+		Own      *looseOwn      `cbor:"29,keyasint,omitempty"`
 	}
 
 	looseLease struct {
@@ -135,6 +140,20 @@ type (
 		Receipt loose[Receipt] `cbor:"1,keyasint"`
 		Voucher loose[Voucher] `cbor:"2,keyasint"`
 		Last    bool           `cbor:"3,keyasint,omitempty"`
+	}
+
+	looseRotate struct {
+		Next loose[Successor] `cbor:"1,keyasint"`
+	}
+
+	looseRevoke struct {
+		Account NodeID            `cbor:"1,keyasint"`
+		Next    *loose[Successor] `cbor:"2,keyasint,omitempty"`
+	}
+
+	looseOwn struct {
+		Node *loose[Owned] `cbor:"1,keyasint,omitempty"`
+		Let  NodeID        `cbor:"2,keyasint,omitzero"`
 	}
 )
 
@@ -162,6 +181,15 @@ func signatures(l loose[looseEntry]) []signature {
 	if e.Cancel != nil {
 		out = append(out, e.Cancel.signature)
 	}
+	if e.Rotate != nil {
+		out = append(out, e.Rotate.Next.signature)
+	}
+	if e.Revoke != nil && e.Revoke.Next != nil {
+		out = append(out, e.Revoke.Next.signature)
+	}
+	if e.Own != nil && e.Own.Node != nil {
+		out = append(out, e.Own.Node.signature)
+	}
 	return out
 }
 
@@ -170,14 +198,11 @@ func entry(l loose[looseEntry]) Signed[Entry] {
 	v := l.value
 	e := Entry{V: v.V, Kind: v.Kind, Stream: v.Stream, Seq: v.Seq, Idem: v.Idem, Deposit: v.Deposit, Cut: v.Cut, Close: v.Close,
 		Transfer: v.Transfer, Withdraw: v.Withdraw, Confirm: v.Confirm, Stake: v.Stake, Unstake: v.Unstake, Vest: v.Vest,
-		Reward: v.Reward, TopUp: v.TopUp}
+		Reward: v.Reward, TopUp: v.TopUp, Register: v.Register, Veto: v.Veto}
 	for _, a := range v.Approvals {
 		e.Approvals = append(e.Approvals, signed(a, a.value))
 	}
-	if v.Job != nil {
-		job := signed(*v.Job, v.Job.value)
-		e.Job = &job
-	}
+	e.Job = whole(v.Job)
 	if v.Lease != nil {
 		b := v.Lease.value
 		lease := signed(*v.Lease, Lease{
@@ -189,9 +214,29 @@ func entry(l loose[looseEntry]) Signed[Entry] {
 	if s := v.Settle; s != nil {
 		e.Settle = &Settle{Receipt: signed(s.Receipt, s.Receipt.value), Voucher: signed(s.Voucher, s.Voucher.value), Last: s.Last}
 	}
-	if v.Cancel != nil {
-		cancel := signed(*v.Cancel, v.Cancel.value)
-		e.Cancel = &cancel
-	}
+	e.Cancel = whole(v.Cancel)
+	keysOf(v, &e)
 	return signed(l, e)
+}
+
+// whole is what p is once its signature has been verified; nil stays nil.
+func whole[T Record](p *loose[T]) *Signed[T] {
+	if p == nil {
+		return nil
+	}
+	s := signed(*p, p.value)
+	return &s
+}
+
+// keysOf fills in the bodies about keys.
+func keysOf(v looseEntry, e *Entry) {
+	if v.Rotate != nil {
+		e.Rotate = &Rotate{Next: *whole(&v.Rotate.Next)}
+	}
+	if v.Revoke != nil {
+		e.Revoke = &Revoke{Account: v.Revoke.Account, Next: whole(v.Revoke.Next)}
+	}
+	if v.Own != nil {
+		e.Own = &Own{Node: whole(v.Own.Node), Let: v.Own.Let}
+	}
 }

@@ -78,7 +78,8 @@ func TestOpenEntriesRefuses(t *testing.T) {
 
 // TestLooseTwins holds each loose type to the fields and tags of the one it stands for.
 func TestLooseTwins(t *testing.T) {
-	for _, pair := range [][2]any{{Entry{}, looseEntry{}}, {Lease{}, looseLease{}}, {Settle{}, looseSettle{}}} {
+	for _, pair := range [][2]any{{Entry{}, looseEntry{}}, {Lease{}, looseLease{}}, {Settle{}, looseSettle{}},
+		{Rotate{}, looseRotate{}}, {Revoke{}, looseRevoke{}}, {Own{}, looseOwn{}}} {
 		want, got := reflect.TypeOf(pair[0]), reflect.TypeOf(pair[1])
 		if want.NumField() != got.NumField() {
 			t.Errorf("%v has %d fields, %v %d", want, want.NumField(), got, got.NumField())

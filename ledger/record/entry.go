@@ -27,12 +27,19 @@ const (
 	TypeTopUp    EntryType = 14 // TopUp: more escrow for a job, or more reserve for a lease
 
 	TypeCancel EntryType = 15 // Cancel: the tenant wants no more of a job
+	// Keys.
+	TypeRegister EntryType = 16 // Register: an account whose keys can change
+	TypeRotate   EntryType = 17 // Rotate: another key, after a day
+	TypeVeto     EntryType = 18 // Veto: by the recovery key
+	TypeRevoke   EntryType = 19 // Revoke: ends a key at once
+	TypeOwn      EntryType = 20 // Own: an owner of a node
 )
 
 var entryTypes = [...]string{TypeDeposit: "deposit", TypeJob: "job", TypeLease: "lease", TypeSettle: "settle",
 	TypeCut: "lease-cut", TypeClose: "escrow-close",
 	TypeTransfer: "transfer", TypeWithdraw: "withdraw", TypeConfirm: "withdraw-end", TypeStake: "stake", TypeUnstake: "unstake",
-	TypeVest: "vest", TypeReward: "reward", TypeTopUp: "top-up", TypeCancel: "cancel"}
+	TypeVest: "vest", TypeReward: "reward", TypeTopUp: "top-up", TypeCancel: "cancel",
+	TypeRegister: "register", TypeRotate: "rotate", TypeVeto: "veto", TypeRevoke: "revoke", TypeOwn: "own"}
 
 // ParseEntryType reads a type's name.
 func ParseEntryType(s string) (EntryType, error) {
@@ -82,7 +89,12 @@ type Entry struct {
 	Reward   *Reward   `cbor:"22,keyasint,omitempty"`
 	TopUp    *TopUp    `cbor:"23,keyasint,omitempty"`
 
-	Cancel *Signed[Cancel] `cbor:"24,keyasint,omitempty"`
+	Cancel   *Signed[Cancel] `cbor:"24,keyasint,omitempty"`
+	Register *Register       `cbor:"25,keyasint,omitempty"`
+	Rotate   *Rotate         `cbor:"26,keyasint,omitempty"`
+	Veto     *Veto           `cbor:"27,keyasint,omitempty"`
+	Revoke   *Revoke         `cbor:"28,keyasint,omitempty"`
+	Own      *Own            `cbor:"29,keyasint,omitempty"`
 }
 
 // Type implements Record.

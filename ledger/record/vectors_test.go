@@ -148,6 +148,7 @@ var bodyName = map[EntryType]string{
 	TypeDeposit: "Deposit", TypeJob: "Job", TypeLease: "Lease", TypeSettle: "Settle", TypeCut: "Cut", TypeClose: "Close",
 	TypeTransfer: "Transfer", TypeWithdraw: "Withdraw", TypeConfirm: "Confirm", TypeStake: "Stake", TypeUnstake: "Unstake",
 	TypeVest: "Vest", TypeReward: "Reward", TypeTopUp: "TopUp", TypeCancel: "Cancel",
+	TypeRegister: "Register", TypeRotate: "Rotate", TypeVeto: "Veto", TypeRevoke: "Revoke", TypeOwn: "Own",
 }
 
 func readVectors(t testing.TB) (out []vector) {

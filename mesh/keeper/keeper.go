@@ -106,8 +106,12 @@ func (k *Keeper) prove(_ context.Context, _ wire.Caller, q wire.ProveRequest) (w
 }
 
 func (k *Keeper) balance(_ context.Context, _ wire.Caller, q wire.BalanceRequest) (wire.BalanceReply, error) {
-	var rep wire.BalanceReply
-	accounts, err := k.ledger.Accounts(q.Of, q.At)
+	of, err := k.ledger.AccountOf(q.Of)
+	if err != nil {
+		return wire.BalanceReply{}, refusal(err, wire.Internal)
+	}
+	rep := wire.BalanceReply{Account: of}
+	accounts, err := k.ledger.Accounts(of, q.At)
 	if err != nil {
 		return rep, refusal(err, wire.Internal)
 	}

@@ -110,6 +110,8 @@ type BalanceReply struct {
 	Staked record.Amount `cbor:"5,keyasint" json:"staked_ucr"`
 	// Pending is what withdrawals hold until the mint ends them.
 	Pending record.Amount `cbor:"6,keyasint" json:"pending_ucr"`
+	// Account is the one that a key acts or acted for; of any other account it is itself.
+	Account record.NodeID `cbor:"7,keyasint" json:"account"`
 
 	Accounts []Account `cbor:"10,keyasint,omitempty" json:"accounts,omitempty"` // that have ever moved
 }
