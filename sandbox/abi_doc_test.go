@@ -152,8 +152,8 @@ func commandDocument(b *bytes.Buffer) {
 		bits int
 		of   string
 	}{
-		{"TransA", kernel.TransA, "gemm"}, {"TransB", kernel.TransB, "gemm"}, {"ReLU", kernel.ReLU, "gemm, gemm_q8, gemm_q4"}, {"GELU", kernel.GELU, "gemm, gemm_q8, gemm_q4"},
-		{"SiLU", kernel.SiLU, "gemm, gemm_q8, gemm_q4"}, {"ByRow", kernel.ByRow, "add, mul"}, {"Halves", kernel.Halves, "rope"}, {"Causal", kernel.Causal, "attention"},
+		{"TransA", kernel.TransA, "gemm"}, {"TransB", kernel.TransB, "gemm"}, {"ReLU", kernel.ReLU, "gemm, gemm_q8, gemm_q4, conv2d"}, {"GELU", kernel.GELU, "gemm, gemm_q8, gemm_q4, conv2d"},
+		{"SiLU", kernel.SiLU, "gemm, gemm_q8, gemm_q4, conv2d"}, {"ByRow", kernel.ByRow, "add, mul"}, {"Halves", kernel.Halves, "rope"}, {"Causal", kernel.Causal, "attention"},
 	} {
 		fmt.Fprintf(b, "| %s | %#x | %s |\n", f.name, f.bits, f.of)
 	}

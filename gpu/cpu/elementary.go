@@ -70,6 +70,59 @@ func sincos(a float64) (sin, cos float32) {
 	return sn, c
 }
 
+// log, tanh and erf are those of kernel.Table.
+func log(x float32) float32 {
+	switch {
+	case x != x || x < 0:
+		return float32(math.NaN())
+	case x == 0:
+		return float32(math.Inf(-1))
+	case math.IsInf(float64(x), 1):
+		return x
+	}
+	e := float32(0)
+	if x < 0x1p-126 {
+		x, e = x*0x1p23, -23
+	}
+	b := math.Float32bits(x)
+	shift := (b - 0x3f3504f3) &^ (1<<23 - 1)
+	e += float32(int32(shift) >> 23)
+	z := math.Float32frombits(b-shift) - 1
+	s := float32(z * z)
+	p := float32(0x1.204376p-4)
+	for _, c := range [...]float32{-0x1.d7a37p-4, 0x1.de4a34p-4, -0x1.fcba9ep-4, 0x1.23d37ep-3, -0x1.555cap-3, 0x1.999d58p-3, -0x1.fffff8p-3, 0x1.555554p-2} {
+		p = fma(p, z, c)
+	}
+	y := float32(float32(p*z) * s)
+	y = fma(e, -0x1.bd0106p-13, y)
+	y = fma(-0.5, s, y)
+	return fma(e, 0x1.63p-1, z+y)
+}
+
+func tanh(x float32) float32 {
+	a := float32(math.Abs(float64(x)))
+	if a < 0.625 {
+		s := float32(x * x)
+		p := float32(-0x1.75e1d4p-8)
+		for _, c := range [...]float32{0x1.52269cp-6, -0x1.b83c5ap-5, 0x1.110726p-3, -0x1.555532p-2} {
+			p = fma(p, s, c)
+		}
+		return fma(float32(p*s), x, x)
+	}
+	return float32(math.Copysign(float64(1-2/(exp(2*a)+1)), float64(x)))
+}
+
+func erf(x float32) float32 {
+	a := float32(math.Abs(float64(x)))
+	t := 1 / fma(0x1.4f740ap-2, a, 1)
+	p := float32(0x1.0fb844p+0)
+	for _, c := range [...]float32{-0x1.7401c6p+0, 0x1.6be1c6p+0, -0x1.23531cp-2, 0x1.04f20cp-2} {
+		p = fma(p, t, c)
+	}
+	y := 1 - float32(float32(p*t)*exp(-float32(x*x)))
+	return float32(math.Copysign(float64(y), float64(x)))
+}
+
 func sqrt(x float32) float32 { return float32(math.Sqrt(float64(x))) }
 
 // lanes is the width of a lane sum.

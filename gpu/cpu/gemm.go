@@ -55,8 +55,13 @@ func (o *call) gemm() {
 	if c.Params[6] == 0 {
 		p.alpha = 1
 	}
+	o.multiply(p, int(max(c.L, 1)))
+}
+
+// multiply computes l products.
+func (o *call) multiply(p product, l int) {
 	o.p = p
-	l := int(max(c.L, 1))
+	m, n, k := p.m, p.n, p.k
 	switch {
 	case m == 1:
 		broad := o.columnsAtOnce(&p)
@@ -78,7 +83,10 @@ type grid struct{ down, across, high, broad int }
 // part returns the product that block i of a grid belongs to, and its corner in it.
 func (o *call) part(i int) (p product, r0, r1, c0, c1 int) {
 	g := o.grid
-	p = o.p.batch(o.c, i/(g.down*g.across))
+	p = o.p
+	if b := i / (g.down * g.across); b > 0 {
+		p = p.batch(o.c, b)
+	}
 	r0, c0 = i/g.across%g.down*g.high, i%g.across*g.broad
 	return p, r0, min(p.m, r0+g.high), c0, min(p.n, c0+g.broad)
 }
@@ -122,6 +130,7 @@ func rowsAtOnce(p product) int {
 // A scratch is what one block needs besides its operands.
 type scratch struct {
 	a, b, sums []float32
+	image      []float32
 	wide       []int16
 	edge       [96]float32
 	zero       [16]float32

@@ -31,6 +31,60 @@ func scale(dst, a, b []float32, by float32) {
 	}
 }
 
+func (o *call) layernorm(i int) {
+	n := int(o.c.N)
+	dst, a := frow(o.dst, i, n), frow(o.a, i, n)
+	mean := total(a) / float32(n)
+	for j, v := range a {
+		dst[j] = v - mean
+	}
+	inv := 1 / sqrt(o.dot(dst, dst)/float32(n)+o.param(0))
+	b, c := floats(o.b), floats(o.d)
+	for j, v := range dst {
+		v = float32(inv * v)
+		switch {
+		case o.b != nil && o.d != nil:
+			v = fma(v, b[j], c[j])
+		case o.b != nil:
+			v = float32(v * b[j])
+		case o.d != nil:
+			v += c[j]
+		}
+		dst[j] = canon(v)
+	}
+}
+
+func (o *call) logSoftmax(i int) {
+	n := int(o.c.N)
+	dst, a := frow(o.dst, i, n), frow(o.a, i, n)
+	s := o.borrow()
+	defer o.scratch.Put(s)
+	s.a = room(s.a, n)
+	copy(s.a, a)
+	m := peak(a)
+	sum := log(o.exponentials(s.a))
+	for j, v := range a {
+		if v == m {
+			v = 0
+		} else {
+			v -= m
+		}
+		dst[j] = canon(v - sum)
+	}
+}
+
+// peak returns the largest, or NaN if there is one.
+func peak(v []float32) float32 {
+	m := float32(math.Inf(-1))
+	for _, x := range v {
+		if x != x {
+			return x
+		}
+		m = max(m, x)
+	}
+	return m
+}
+
 func divide(v []float32, by float32) {
 	for j, x := range v {
 		v[j] = canon(x / by)

@@ -1,6 +1,10 @@
 package cpu
 
-import "slices"
+import (
+	"slices"
+
+	"idlemesh/gpu/kernel"
+)
 
 // Each of these does what the function of the same name does in plain Go, and leaves
 // the elements after the last eighth to it.
@@ -115,4 +119,28 @@ func (o *call) scores(e, q, keys []float32, width int, scale float32) {
 		return
 	}
 	scores8(len(e), len(q), &q[0], &keys[0], width, scale, &e[0])
+}
+
+// quickly applies f to all but the last few elements, where there is a way, and returns
+// to how many.
+func (o *call) quickly(f kernel.Function, dst, a []float32) int {
+	n := len(a) &^ 7
+	if !o.vectors || n == 0 {
+		return 0
+	}
+	switch f {
+	case kernel.Exp:
+		expo8(n, &dst[0], &a[0])
+	case kernel.Sigmoid:
+		sigmoid8(n, &dst[0], &a[0])
+	case kernel.Rectify:
+		relu8(n, &dst[0], &a[0])
+	case kernel.SwishOf:
+		silu8(n, &dst[0], &a[0])
+	case kernel.GELUOf:
+		gelu8(n, &dst[0], &a[0])
+	default:
+		return 0
+	}
+	return n
 }

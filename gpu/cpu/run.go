@@ -24,6 +24,8 @@ type call struct {
 	size int                       // how many of them make a block
 	grid grid
 	p    product
+	conv convolution
+	axes axes
 }
 
 func (o *call) run() error {
@@ -35,6 +37,29 @@ func (o *call) run() error {
 		o.gemmBytes()
 	case kernel.Quantize:
 		o.rows(m*n/kernel.Block, 4*kernel.Block, (*call).quantize)
+	case kernel.Conv2D:
+		o.conv2d()
+	case kernel.Pool2D:
+		w := o.c.Window()
+		o.rows(m*w.OutHigh, 2*w.OutWide*w.Kernel[0]*w.Kernel[1], (*call).pool2d)
+	case kernel.LayerNorm:
+		o.rows(m, 8*n, (*call).layernorm)
+	case kernel.LogSoftmax:
+		o.rows(m, 24*n, (*call).logSoftmax)
+	case kernel.BatchNorm:
+		o.rows(m*n, 2*int(o.c.K), (*call).batchnorm)
+	case kernel.Unary:
+		o.spans(m*n, 20, (*call).unary)
+	case kernel.Binary:
+		o.rows(m*n*int(o.c.K), 2*int(o.c.L), (*call).binary)
+	case kernel.Reduce:
+		o.rows(m*int(o.c.K), n, (*call).reduce)
+	case kernel.Transpose:
+		o.transpose()
+	case kernel.Cast:
+		o.cast()
+	case kernel.Random:
+		o.spans((m*n+3)/4, 80, (*call).random)
 	case kernel.RMSNorm:
 		o.rows(m, 4*n, (*call).rmsnorm)
 	case kernel.Softmax:

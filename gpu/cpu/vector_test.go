@@ -93,9 +93,12 @@ func randomGemm(r *rand.Rand, rows int) kernel.Command {
 }
 
 func randomRows(r *rand.Rand) kernel.Command {
-	c := kernel.Command{Op: []kernel.Op{kernel.RMSNorm, kernel.Softmax, kernel.SwiGLU}[r.IntN(3)], M: 1 + r.Uint32N(3), N: 1 + r.Uint32N(600)}
+	c := kernel.Command{Op: []kernel.Op{kernel.RMSNorm, kernel.Softmax, kernel.SwiGLU, kernel.LayerNorm, kernel.LogSoftmax, kernel.Unary}[r.IntN(6)], M: 1 + r.Uint32N(3), N: 1 + r.Uint32N(600)}
 	if r.IntN(4) == 0 {
 		c.N = 1 + r.Uint32N(70)
+	}
+	if c.Op == kernel.Unary {
+		c.Params[0] = []uint32{kernel.Exp, kernel.Sigmoid, kernel.Rectify, kernel.SwishOf, kernel.GELUOf}[r.IntN(5)]
 	}
 	return c
 }

@@ -19,6 +19,9 @@ type need struct {
 func reads(words uint64) need  { return need{words: words} }
 func writes(words uint64) need { return need{words: words, writes: true} }
 
+// elements returns the words that n elements fill, rounded up.
+func elements(n uint64, t DType) uint64 { return add(mul(n, u(uint32(t.bytes()))), 3) / 4 }
+
 // as says that the operand is not F32.
 func (n need) as(t DType) need { n.typ = t; return n }
 

@@ -43,6 +43,18 @@ type Spec struct {
 // 0x1.80ap-19, -0x1.a0690cp-13, 0x1.111182p-7, -0x1.555556p-3; cos r = Horner in s of
 // 0x1.9a8p-16, -0x1.6c0efap-10, 0x1.55555p-5, -0.5, 1. Beyond 2^20 they are NaN.
 //
+// log(x) is, in binary32: x = f·2^e with f from 0x1.6a09e6p-1 to twice that, a power of
+// 2^23 taken out first where x is below 0x1p-126; z = f - 1, s = z·z; p by Horner's rule in fused steps in z of
+// 0x1.204376p-4, -0x1.d7a37p-4, 0x1.de4a34p-4, -0x1.fcba9ep-4, 0x1.23d37ep-3, -0x1.555cap-3,
+// 0x1.999d58p-3, -0x1.fffff8p-3, 0x1.555554p-2; y = (p·z)·s; y = fma(e, -0x1.bd0106p-13, y);
+// y = fma(-0.5, s, y); fma(e, 0x1.63p-1, z + y). Zero gives -Inf, what is below is NaN.
+//
+// tanh(x): below 0.625 in magnitude, with s = x·x, fma(p·s, x, x), p by Horner in s of
+// -0x1.75e1d4p-8, 0x1.52269cp-6, -0x1.b83c5ap-5, 0x1.110726p-3, -0x1.555532p-2; else with the
+// sign of x 1 - 2/(exp(2|x|) + 1). erf(x), t = 1/fma(0x1.4f740ap-2, |x|, 1): with the sign of x
+// 1 - (p·t)·exp(-x·x), p by Horner in t of 0x1.0fb844p+0, -0x1.7401c6p+0, 0x1.6be1c6p+0,
+// -0x1.23531cp-2, 0x1.04f20cp-2.
+//
 // A result that is not a number is stored as 0x7fc00000; kernels that only move words
 // keep every bit.
 var Table = [...]Spec{
@@ -67,20 +79,46 @@ Cost: 2·M·N·K FLOP; every byte once.`,
 m is the largest magnitude in a block; scale = m/127 for Q8, m/7 for Q4; an element is v/scale rounded to an integer, ties to even, and at most 127 or 7 in magnitude. A scale of zero gives zeros. A block with an element that is not finite has scale 0x7fc00000 and zeros.
 Cost: 4·M·N FLOP; every byte once.`,
 		"MN--", 0, 0, false, quantize},
+	{Conv2D, "conv2d", "1", false, `Dst[M,N,h',w'] = act(A[M,K,h,w] convolved with B[N,K/L,kh,kw] + C[N])
+M images, K channels in L groups (0: 1), N filters; C (bias) is optional. Flags: one of ReLU, GELU, SiLU.
+Params: 0,1 h, w; 2,3 h', w'; 4 kernel, 5 stride, 6 padding above and left, 7 dilation (0: 1), each height + width·2^16. What lies outside of A counts as zero. (K/L)·kh·kw is at most 2^20.
+The sum runs over channel, row and column of the kernel in this order, as the one over k of gemm; then plus C; activation as in gemm.
+Cost: 2·M·N·h'·w'·(K/L)·kh·kw FLOP, 20 more an element for GELU and SiLU; every word once.`,
+		"MNK?", activation, 8, false, conv2d},
 	{RMSNorm, "rmsnorm", "1", false, `Dst[M,N] = (inv·A[M,N])·B[N], inv = 1/sqrt(lanes(A·A)/N + eps) for each row
 B is optional (then the product with it is left out). Params: 0 eps as binary32. Dst may be A.
 Cost: 4·M·N FLOP; every word once.`,
 		"MN--", 0, 1, true, rmsnorm},
+	{LayerNorm, "layernorm", "1", false, `Dst[M,N] = (inv·(A - mean))·B[N] + C[N], mean = lanes(A)/N, inv = 1/sqrt(lanes((A-mean)²)/N + eps) for each row
+B and C are optional; with both the last step is one fma. Params: 0 eps as binary32. Dst may be A.
+Cost: 8·M·N FLOP; every word once.`,
+		"MN--", 0, 1, true, layernorm},
 	{Softmax, "softmax", "1", false, `Dst[M,N] = e/lanes(e), e = exp(A - m), m the largest of the row
 A NaN makes its row NaN; elements equal to m count as exp(0). Dst may be A.
 Cost: 23·M·N FLOP; every word once.`,
 		"MN--", 0, 0, true, softmax},
+	{LogSoftmax, "log_softmax", "1", false, `Dst[M,N] = (A - m) - log(lanes(exp(A - m))), m the largest of each row
+A NaN makes its row NaN; elements equal to m count as exp(0). Dst may be A. Cost: 24·M·N FLOP; every word once.`,
+		"MN--", 0, 0, true, logSoftmax},
+	{BatchNorm, "batchnorm", "1", true, `Dst[M,N,K] = (A[M,N,K] - mean)·(scale/sqrt(variance + eps)) + bias for channel n < N, by one fma
+B[4,N]: scale, bias, mean and variance of the channels. Params: 0 eps as binary32. Dst may be A.
+Cost: 2·M·N·K FLOP; every word once.`,
+		"MNK-", 0, 1, true, batchnorm},
 	{Add, "add", "1", true, `Dst[M,N] = A[M,N] + B[M,N], or B[N] for every row with the flag ByRow
 Dst may be A or B. Cost: M·N FLOP; every word once.`,
 		"MN--", ByRow, 0, true, pairwise},
 	{Mul, "mul", "1", true, `Dst[M,N] = A[M,N]·B[M,N], or B[N] for every row with the flag ByRow
 Dst may be A or B. Cost: M·N FLOP; every word once.`,
 		"MN--", ByRow, 0, true, pairwise},
+	{Unary, "unary", "1", false, `Dst[M,N] = f(A[M,N]), element by element
+Params: 0 f; 1, 2 its parameters p and q as binary32. f: 1 -v; 2 |v|; 3 v²; 4 sqrt v; 5 1/v; 6 exp v; 7 log v; 8 sin v; 9 cos v; 10 tanh v; 11 sigmoid v; 12 erf v; 13 v > 0 ? v : 0; 14 v < 0 ? p·v : v; 15 v < 0 ? p·(exp v - 1) : v; 16 log(1 + exp v); 17 v·sigmoid v; 18 gelu as in gemm; 19 p·v + q within 0 and 1; 20 v times that; 21 v within p and q; 22 floor; 23 ceil; 24 nearest integer, ties to even; 25 -1, 0 or 1.
+16 is max(v, 0) + log(1 + exp(-|v|)). In 14 and 15 p is used as it is. 1 to 5, 13, 14, 19 to 25 are exact on every backend.
+Dst may be A. Cost: 20·M·N FLOP; every word once.`,
+		"MN--", 0, 3, true, unary},
+	{Binary, "binary", "1", true, `Dst[M,N,K,L] = f(A, B), element by element, Dst dense
+Params: 0 f; 1..4 strides of A in elements along M, N, K, L, 5..8 those of B; 0 broadcasts. f: 1 A+B; 2 A-B; 3 A·B; 4 A/B; 5 the smaller; 6 the larger; 7 A < 0 ? A·B : A. NaN wins in 5 and 6; of zeros, A.
+Cost: M·N·K·L FLOP; every word from first to last of each operand.`,
+		"MNKL", 0, 9, false, binaryShape},
 	{SwiGLU, "swiglu", "1", false, `Dst[M,N] = (A·sigmoid(A))·B, element by element
 Dst may be A or B. Cost: 22·M·N FLOP; every word once.`,
 		"MN--", 0, 0, true, swiglu},
@@ -114,12 +152,30 @@ Params: 0,1 seed; 2,3 counter, row i uses counter+i (low word first); 4 temperat
 Weights: exp((x - m)/temperature), m the largest; 1 where x = m; 0 for NaN. With top-p in (0, 1) or K the indices are put in the order of topk, else they stay in order; only the first K stay, and of these the shortest prefix whose weight reaches top-p·their sum. u = (word 0 of Philox4x32-10 by key seed and counter {counter, 0, 0})>>8 · 2^-24. Drawn is the first index whose running sum is above u·sum; the last with weight above 0 if none. Sums are binary64, in order.
 Cost: M·N·(22 + bits of N) FLOP; every word once.`,
 		"MN?-", 0, 6, false, sample},
+	{Reduce, "reduce", "1", false, `Dst[M,K] = f over n < N of A[M,N,K]
+Params: 0 f: 1 sum; 2 mean; 3 largest; 4 smallest; 5 product; 6 sum of squares. 1, 2 and 6 are lane sums over n, 2 then divided by N; 5 is in order from 1. NaN wins in 3 and 4.
+Cost: M·N·K FLOP; every word once.`,
+		"MNK-", 0, 1, false, reduce},
+	{Pool2D, "pool2d", "1", false, `Dst[M,h',w'] = f over a window of A[M,h,w]
+Params: 0,1 h, w; 2,3 h', w'; 4 kernel, 5 stride, 6 padding above and left, 7 dilation (0: 1), each height + width·2^16; 8 f: 2 mean of what lies inside, 3 largest, 7 mean of all with zero outside. Every window must reach into A. Sums are in order from 0. NaN wins.
+Cost: M·h'·w'·kh·kw FLOP; every word once.`,
+		"M---", 0, 9, false, pool2d},
 	{Fill, "fill", "1", true, `Dst[M,N] = Params[0], the bits of an F32 or I32
 Cost: 4·M·N bytes.`,
 		"MN--", 0, 1, false, fill},
 	{Copy, "copy", "1", true, `Dst[M,N] = A[M,N], both F32 or both I32
 Params: 0, 1 leading dimensions of A and Dst in elements (0: dense). Cost: 8·M·N bytes.`,
 		"MN--", 0, 2, false, copyShape},
+	{Transpose, "transpose", "1", true, `Dst[i0,i1,i2,i3] = A with axes in another order, both F32 or both I32
+A[M,N,K,L]. Params: 0 axes: which axis of A axis j of Dst is, 4 bits each, axis 0 lowest; all of 0..3 once. Cost: 8·M·N·K·L bytes.`,
+		"MNKL", 0, 1, false, transpose},
+	{Cast, "cast", "1", true, `Dst[M,N] = A[M,N] as another type: F32, BF16, I8 or I32
+To BF16: ties to even. To integers: towards zero, as near as the type has, 0 for NaN. Cost: every byte once.`,
+		"MN--", 0, 0, false, cast},
+	{Random, "random", "1", false, `Dst[M,N] = random by Philox4x32-10 with key seed and counter {counter + i/4, 0, 0}, word i mod 4 of its answer for element i
+Params: 0,1 seed; 2,3 counter (low word first); 4 what: 1 the word, Dst I32; 2 (word >> 8)·2^-24; 3 normal: of words u and v of an even and an odd element, r = sqrt(-2·log(((u >> 8) + 1)·2^-24)), the angle a = (v >> 8)·(2^-24·6.283185307179586) in binary64; the even one is r·cos a, the odd one r·sin a.
+Cost: 40·M·N FLOP; every word once.`,
+		"MN--", 0, 5, false, random},
 }
 
 // rows has the row of each number in Table, one added; zero where there is none.
