@@ -73,7 +73,7 @@ func viewSigned(index uint64, at record.Millis, e record.Signed[record.Entry]) (
 	case b.Cancel != nil:
 		v.Job = &b.Cancel.Value.Job
 	default:
-		if !v.money(b) && !v.keys(b) {
+		if !v.money(b) && !v.keys(b) && !v.supervision(b) {
 			return v, wire.Refuse(wire.Unverified, fmt.Sprintf("entry %d has no body", index))
 		}
 	}

@@ -292,3 +292,22 @@ func (v *entryView) keys(e record.Entry) bool {
 	}
 	return true
 }
+
+// supervision fills in what an entry about who acts for a tenant has, or about the mesh's
+// parameters; false where it is none.
+func (v *entryView) supervision(e record.Entry) bool {
+	switch {
+	case e.Voucher != nil:
+		p := e.Voucher.Value
+		v.Lease, v.Amount, v.Work = &p.Lease, p.Amount, p.Work
+	case e.Delegate != nil:
+		v.Job, v.To, v.Amount, v.Rate = &e.Delegate.Job, &e.Delegate.Gateway, e.Delegate.Amount, e.Delegate.Rate
+	case e.Adopt != nil:
+		v.Job, v.Reason = &e.Adopt.Job, fmt.Sprintf(" epoch %d", e.Adopt.Epoch)
+	case e.Change != nil:
+		v.Reason = fmt.Sprintf("change %d from %s on", e.Change.N, stamp(e.Change.From))
+	default:
+		return false
+	}
+	return true
+}

@@ -42,6 +42,10 @@ func Apply(s State, by record.NodeID, now record.Millis, e record.Entry) (Effect
 	if err := check(e); err != nil {
 		return Effects{}, err
 	}
+	s, err := inForce(s, now)
+	if err != nil {
+		return Effects{}, err
+	}
 	who, err := signer(s, by, now)
 	if err != nil {
 		return Effects{}, err
@@ -85,6 +89,8 @@ func effects(t turn, e record.Entry) (Effects, error) {
 		return closeJob(t, *e.Close)
 	case record.TypeRegister, record.TypeRotate, record.TypeVeto, record.TypeRevoke, record.TypeOwn:
 		return keys(t, e)
+	case record.TypeVoucher, record.TypeDelegate, record.TypeAdopt, record.TypeParams:
+		return supervise(t, e)
 	default:
 		return money(t, e)
 	}
@@ -108,6 +114,19 @@ func money(t turn, e record.Entry) (Effects, error) {
 		return reward(t, e)
 	default:
 		return topUp(t, *e.TopUp)
+	}
+}
+
+func supervise(t turn, e record.Entry) (Effects, error) {
+	switch e.Kind {
+	case record.TypeVoucher:
+		return vouch(t, *e.Voucher)
+	case record.TypeDelegate:
+		return delegate(t, *e.Delegate)
+	case record.TypeAdopt:
+		return adopt(t, *e.Adopt)
+	default:
+		return change(t, e)
 	}
 }
 
@@ -137,6 +156,8 @@ func check(e record.Entry) error {
 		record.TypeReward: e.Reward != nil, record.TypeTopUp: e.TopUp != nil, record.TypeCancel: e.Cancel != nil,
 		record.TypeRegister: e.Register != nil, record.TypeRotate: e.Rotate != nil, record.TypeVeto: e.Veto != nil,
 		record.TypeRevoke: e.Revoke != nil, record.TypeOwn: e.Own != nil,
+		record.TypeVoucher: e.Voucher != nil, record.TypeDelegate: e.Delegate != nil, record.TypeAdopt: e.Adopt != nil,
+		record.TypeParams: e.Change != nil,
 	}
 	set := 0
 	for _, there := range bodies {
@@ -151,7 +172,7 @@ func check(e record.Entry) error {
 		return refuse(ErrEntry, "its body is not that of a %v", e.Kind)
 	case e.Idem == record.Ref{}:
 		return refuse(ErrEntry, "no idempotency key")
-	case len(e.Approvals) > 0 && e.Deposit == nil && e.Reward == nil:
+	case len(e.Approvals) > 0 && e.Deposit == nil && e.Reward == nil && e.Change == nil:
 		return refuse(ErrEntry, "a %v needs no approval", e.Kind)
 	}
 	return nil

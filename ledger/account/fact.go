@@ -24,6 +24,8 @@ const (
 	FactKey                            // of a key: KeyState
 	FactHolder                         // of a registered account: Holder
 	FactOwner                          // of an account that is owned: its owner's, a record.NodeID
+	FactDelegation                     // of a job and a gateway, by their hash: Mandate
+	FactParams                         // of the mesh, under zero: Schedule
 )
 
 // A Fact is what an entry leaves to be remembered. Its value is one that

@@ -81,7 +81,7 @@ func reward(t turn, e record.Entry) (Effects, error) {
 	if r.Amount == 0 || r.To == (record.NodeID{}) {
 		return Effects{}, refuse(ErrEntry, "a reward needs an amount and a receiver")
 	}
-	if err := approved(t.Mesh(), e); err != nil {
+	if err := approved(t.file(), e); err != nil {
 		return Effects{}, err
 	}
 	from := ID{Kind: Fees}
@@ -157,12 +157,15 @@ func (f *Effects) extend(t turn, e record.TopUp) error {
 		return err
 	case l.Job != e.Job:
 		return refuse(ErrEntry, "the lease is of another job")
-	case t.by != job.Terms.Delegate: // who signs its vouchers, and must know what they come to
-		return refuse(ErrAuthor, "a lease is topped up by the job's delegate")
+	case t.by != job.supervisor(): // who signs its vouchers, and must know what they come to
+		return refuse(ErrAuthor, "a lease is topped up by the job's supervisor")
 	case l.Reserve > math.MaxUint64-e.Amount:
 		return refuse(ErrEntry, "%v", errOverflow)
 	}
 	l.Reserve += e.Amount
+	if err := f.charge(t, l, e.Amount); err != nil {
+		return err
+	}
 	f.Lease, f.LeaseAfter = e.Lease, &l
 	f.Parties = append(f.Parties, Party{l.Provider, Seller})
 	f.move(Reserve, ID{Escrow, e.Job}, ID{Provider, l.payee()}, e.Amount)

@@ -48,15 +48,15 @@ func deposit(t turn, e record.Entry) (Effects, error) {
 
 // minted is the day's sum after a deposit. One that a quorum of keepers has approved
 // stands beside the cap.
-func minted(s State, day uint32, e record.Entry) (record.Amount, error) {
-	m := s.Mesh()
-	before, err := s.Minted(day)
+func minted(t turn, day uint32, e record.Entry) (record.Amount, error) {
+	p := t.Mesh().Params
+	before, err := t.Minted(day)
 	if err != nil || len(e.Approvals) > 0 {
-		return before, cmp.Or(err, approved(m, e))
+		return before, cmp.Or(err, approved(t.file(), e))
 	}
 	sum, over := add(before, e.Deposit.Amount)
-	if over != 0 || sum > m.Params.DailyMint {
-		return 0, refuse(ErrCap, "%v of %v are left today", m.Params.DailyMint-min(before, m.Params.DailyMint), m.Params.DailyMint)
+	if over != 0 || sum > p.DailyMint {
+		return 0, refuse(ErrCap, "%v of %v are left today", p.DailyMint-min(before, p.DailyMint), p.DailyMint)
 	}
 	return sum, nil
 }
@@ -153,24 +153,28 @@ func lease(t turn, signed record.Signed[record.Lease]) (Effects, error) {
 		return Effects{}, err
 	}
 	job.Open, job.Leases = job.Open+1, job.Leases+1
+	under := other(job.supervisor(), job.Terms.Delegate)
+	if signed.By() != under {
+		under = record.NodeID{} // the tenant's own, or of the gateway that he named
+	}
 	f := Effects{
 		Job: l.Job, JobAfter: &job,
 		Task: at, TaskAfter: &TaskState{Attempts: l.Attempt, Lease: signed.Ref(), Open: true},
 		Lease: signed.Ref(), LeaseAfter: &Lease{
 			Job: l.Job, Shard: l.Shard, Attempt: l.Attempt, Epoch: l.Epoch, Provider: provider,
-			Rate: l.Rate, Reserve: l.Reserve, State: Running, Account: other(seller, provider), Payee: other(paid, seller),
+			Rate: l.Rate, Reserve: l.Reserve, State: Running, Account: other(seller, provider), Payee: other(paid, seller), Under: under,
 		},
 		Parties: append(job.parties(), Party{provider, Seller}),
 	}
 	f.move(Reserve, ID{Escrow, l.Job}, ID{Provider, paid}, l.Reserve)
-	return f, nil
+	return f, f.draw(t, l, *f.LeaseAfter)
 }
 
 // spends reports whether a key may spend a job's escrow: it acts for the tenant, or is his
 // delegate's.
 func spends(t turn, job Job, key record.NodeID, what string) error {
 	who, err := signer(t, key, t.now)
-	if err != nil || key == job.Terms.Delegate {
+	if err != nil || key == job.supervisor() {
 		return err
 	}
 	if tenant, err := AccountOf(t, job.Tenant); err != nil || who == tenant {
@@ -184,8 +188,8 @@ func attempt(job Job, task TaskState, l record.Lease) error {
 	switch {
 	case l.Shard >= job.Terms.Shards:
 		return refuse(ErrEntry, "shard %d of %d", l.Shard, job.Terms.Shards)
-	case l.Epoch != 0:
-		return refuse(ErrEntry, "epoch %d of a job that nobody has adopted", l.Epoch)
+	case l.Epoch != job.Epoch:
+		return refuse(ErrEntry, "epoch %d, the job's is %d", l.Epoch, job.Epoch)
 	case l.Attempt == 0 || l.Attempt > job.Terms.Retries+1:
 		return refuse(ErrEntry, "attempt %d where %d are allowed", l.Attempt, job.Terms.Retries+1)
 	case l.Attempt <= task.Attempts:
@@ -227,6 +231,9 @@ func settle(t turn, e record.Settle) (Effects, error) {
 	l, job, err := running(t, r.Lease)
 	if err != nil {
 		return Effects{}, err
+	}
+	if l.Epoch != job.Epoch {
+		return Effects{}, refuse(ErrClosed, "the job was adopted: a lease of epoch %d can only be cut", l.Epoch)
 	}
 	if err := receipt(t, l, e.Receipt); err != nil {
 		return Effects{}, err
@@ -279,6 +286,7 @@ func voucher(t turn, job Job, l Lease, e record.Settle) error {
 	if !r.End.Paid() {
 		due, work = 0, 0
 	}
+	due = max(due, l.Vouched) // what has been posted stays paid
 	if err := spends(t, job, e.Voucher.By(), "a voucher"); err != nil {
 		return err
 	}
@@ -305,8 +313,8 @@ func (f *Effects) pay(t turn, l Lease, amount record.Amount) error {
 	f.move(Post, escrow, ID{Kind: Fees}, fee)
 	f.JobAfter.Paid += amount // never more than the escrow had
 	f.LeaseAfter.Paid = amount
-	if held == 0 {
-		return nil
+	if err := f.restore(t, l, l.Reserve-min(amount, l.Reserve)); err != nil || held == 0 {
+		return err
 	}
 	var v Vesting
 	if err := t.Fact(Name{FactVesting, l.account()}, &v); err != nil {
@@ -322,10 +330,14 @@ func cut(t turn, c record.Cut) (Effects, error) {
 	if err != nil {
 		return Effects{}, err
 	}
-	if t.by != job.Terms.Delegate { // a tenant would cut what has run, and pay nothing
-		return Effects{}, refuse(ErrAuthor, "a lease is cut by the job's delegate")
+	if t.by != job.supervisor() { // a tenant would cut what has run, and pay nothing
+		return Effects{}, refuse(ErrAuthor, "a lease is cut by the job's supervisor")
 	}
-	return end(t, c.Lease, l, job, Cut)
+	f, err := end(t, c.Lease, l, job, Cut)
+	if err == nil {
+		err = f.pay(t, l, l.Vouched)
+	}
+	return f, err
 }
 
 // end returns the effects of a lease's end, before anything is paid.

@@ -35,6 +35,10 @@ type Job struct {
 	Added  record.Amount `cbor:"8,keyasint,omitempty" json:"added"` // to the escrow, later
 	// Cancelled is whether the tenant wants no more of it.
 	Cancelled bool `cbor:"9,keyasint,omitempty" json:"cancelled"`
+	// Epoch counts how often the job was adopted, and Adopter is the gateway that did it
+	// last; zero while it is the one that the tenant named.
+	Epoch   uint32        `cbor:"10,keyasint,omitempty" json:"epoch"`
+	Adopter record.NodeID `cbor:"11,keyasint,omitzero" json:"adopter,omitzero"`
 }
 
 // Known reports whether the job has ever had an escrow.
@@ -43,8 +47,11 @@ func (j Job) Known() bool { return j.Terms.Shards > 0 }
 // Closed reports whether the escrow has been closed.
 func (j Job) Closed() bool { return j.Why != 0 }
 
+// supervisor is the gateway that acts for the tenant.
+func (j Job) supervisor() record.NodeID { return cmp.Or(j.Adopter, j.Terms.Delegate) }
+
 func (j Job) parties() []Party {
-	return []Party{{j.Tenant, Payer}, {j.Terms.Delegate, Delegate}}
+	return []Party{{j.Tenant, Payer}, {j.supervisor(), Delegate}}
 }
 
 // A Task names one shard of a job.
@@ -76,6 +83,14 @@ type Lease struct {
 	// has one: as they were when the lease began.
 	Account record.NodeID `cbor:"10,keyasint,omitzero" json:"account,omitzero"`
 	Payee   record.NodeID `cbor:"11,keyasint,omitzero" json:"payee,omitzero"`
+	// N, Vouched and Work are those of the highest voucher posted. Vouched is paid
+	// whatever becomes of the lease.
+	N       uint32        `cbor:"12,keyasint,omitempty" json:"vouchers"`
+	Vouched record.Amount `cbor:"13,keyasint,omitempty" json:"vouched"`
+	Work    record.Work   `cbor:"14,keyasint,omitempty" json:"vouched_work"`
+	// Under is the gateway whose delegation the lease draws on; zero where it is the job's
+	// own.
+	Under record.NodeID `cbor:"15,keyasint,omitzero" json:"under,omitzero"`
 }
 
 // account is the provider's account.

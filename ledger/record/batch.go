@@ -13,17 +13,50 @@ import (
 // made or verified before, byte for byte.
 func OpenEntries(raws []Raw, afresh bool) ([]Signed[Entry], []error) {
 	out, errs := make([]Signed[Entry], len(raws)), make([]error, len(raws))
-	parsed := make([]loose[looseEntry], len(raws))
+	parsed, sigs := make([]loose[looseEntry], len(raws)), make([][]signature, len(raws))
+	for i, raw := range raws {
+		if parsed[i], errs[i] = unverified[looseEntry](raw); errs[i] == nil {
+			sigs[i] = signatures(parsed[i])
+		}
+	}
+	verifyAll(sigs, errs, afresh)
+	for i := range raws {
+		if errs[i] == nil {
+			out[i] = entry(parsed[i])
+		}
+	}
+	return out, errs
+}
+
+// OpenVouchers opens many vouchers as Open does each, and verifies their signatures
+// together. A result is valid where its error is nil.
+func OpenVouchers(raws []Raw) ([]Signed[Voucher], []error) {
+	out, errs := make([]Signed[Voucher], len(raws)), make([]error, len(raws))
+	parsed, sigs := make([]loose[Voucher], len(raws)), make([][]signature, len(raws))
+	for i, raw := range raws {
+		if parsed[i], errs[i] = unverified[Voucher](raw); errs[i] == nil {
+			sigs[i] = []signature{parsed[i].signature}
+		}
+	}
+	verifyAll(sigs, errs, false)
+	for i := range raws {
+		if errs[i] == nil {
+			out[i] = signed(parsed[i], parsed[i].value)
+		}
+	}
+	return out, errs
+}
+
+// verifyAll verifies the signatures of many records together, and sets the error of each
+// that has one which does not verify.
+func verifyAll(sigs [][]signature, errs []error, afresh bool) {
 	var (
 		batch  = ed25519.NewBatchVerifier()
-		owners []int                                        // entry of each signature
+		owners []int                                        // record of each signature
 		keys   = map[PublicKey]*ed25519.ExpandedPublicKey{} // few parties sign much
 	)
-	for i, raw := range raws {
-		if parsed[i], errs[i] = unverified[looseEntry](raw); errs[i] != nil {
-			continue
-		}
-		for _, s := range signatures(parsed[i]) {
+	for i := range sigs {
+		for _, s := range sigs[i] {
 			if !afresh && seen.has(s.raw) {
 				continue
 			}
@@ -40,21 +73,16 @@ func OpenEntries(raws []Raw, afresh bool) ([]Signed[Entry], []error) {
 			owners = append(owners, i)
 		}
 	}
-	if len(owners) > 0 {
-		if all, each := batch.Verify(rand.Reader); !all {
-			for n, ok := range each {
-				if !ok {
-					errs[owners[n]] = ErrSignature
-				}
+	if len(owners) == 0 {
+		return
+	}
+	if all, each := batch.Verify(rand.Reader); !all {
+		for n, ok := range each {
+			if !ok {
+				errs[owners[n]] = ErrSignature
 			}
 		}
 	}
-	for i := range raws {
-		if errs[i] == nil {
-			out[i] = entry(parsed[i])
-		}
-	}
-	return out, errs
 }
 
 // A signature is what there is to verify.
@@ -123,6 +151,11 @@ type (
 		Veto     *Veto          `cbor:"27,keyasint,omitempty"`
 		Revoke   *looseRevoke   `cbor:"28,keyasint,omitempty"`
 		Own      *looseOwn      `cbor:"29,keyasint,omitempty"`
+
+		Voucher  *loose[Voucher] `cbor:"30,keyasint,omitempty"`
+		Delegate *Delegation     `cbor:"31,keyasint,omitempty"`
+		Adopt    *Adopt          `cbor:"32,keyasint,omitempty"`
+		Change   *Change         `cbor:"33,keyasint,omitempty"`
 	}
 
 	looseLease struct {
@@ -181,6 +214,9 @@ func signatures(l loose[looseEntry]) []signature {
 	if e.Cancel != nil {
 		out = append(out, e.Cancel.signature)
 	}
+	if e.Voucher != nil {
+		out = append(out, e.Voucher.signature)
+	}
 	if e.Rotate != nil {
 		out = append(out, e.Rotate.Next.signature)
 	}
@@ -198,7 +234,8 @@ func entry(l loose[looseEntry]) Signed[Entry] {
 	v := l.value
 	e := Entry{V: v.V, Kind: v.Kind, Stream: v.Stream, Seq: v.Seq, Idem: v.Idem, Deposit: v.Deposit, Cut: v.Cut, Close: v.Close,
 		Transfer: v.Transfer, Withdraw: v.Withdraw, Confirm: v.Confirm, Stake: v.Stake, Unstake: v.Unstake, Vest: v.Vest,
-		Reward: v.Reward, TopUp: v.TopUp, Register: v.Register, Veto: v.Veto}
+		Reward: v.Reward, TopUp: v.TopUp, Register: v.Register, Veto: v.Veto,
+		Voucher: whole(v.Voucher), Delegate: v.Delegate, Adopt: v.Adopt, Change: v.Change}
 	for _, a := range v.Approvals {
 		e.Approvals = append(e.Approvals, signed(a, a.value))
 	}

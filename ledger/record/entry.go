@@ -33,13 +33,19 @@ const (
 	TypeVeto     EntryType = 18 // Veto: by the recovery key
 	TypeRevoke   EntryType = 19 // Revoke: ends a key at once
 	TypeOwn      EntryType = 20 // Own: an owner of a node
+	// Supervision.
+	TypeVoucher  EntryType = 21 // Voucher: what a lease that runs has come to
+	TypeDelegate EntryType = 22 // Delegation: another gateway may supervise a job
+	TypeAdopt    EntryType = 23 // Adopt: it does
+	TypeParams   EntryType = 24 // Change: the mesh's parameters from some time on
 )
 
 var entryTypes = [...]string{TypeDeposit: "deposit", TypeJob: "job", TypeLease: "lease", TypeSettle: "settle",
 	TypeCut: "lease-cut", TypeClose: "escrow-close",
 	TypeTransfer: "transfer", TypeWithdraw: "withdraw", TypeConfirm: "withdraw-end", TypeStake: "stake", TypeUnstake: "unstake",
 	TypeVest: "vest", TypeReward: "reward", TypeTopUp: "top-up", TypeCancel: "cancel",
-	TypeRegister: "register", TypeRotate: "rotate", TypeVeto: "veto", TypeRevoke: "revoke", TypeOwn: "own"}
+	TypeRegister: "register", TypeRotate: "rotate", TypeVeto: "veto", TypeRevoke: "revoke", TypeOwn: "own",
+	TypeVoucher: "voucher", TypeDelegate: "delegate", TypeAdopt: "adopt", TypeParams: "parameters"}
 
 // ParseEntryType reads a type's name.
 func ParseEntryType(s string) (EntryType, error) {
@@ -95,6 +101,11 @@ type Entry struct {
 	Veto     *Veto           `cbor:"27,keyasint,omitempty"`
 	Revoke   *Revoke         `cbor:"28,keyasint,omitempty"`
 	Own      *Own            `cbor:"29,keyasint,omitempty"`
+
+	Voucher  *Signed[Voucher] `cbor:"30,keyasint,omitempty"`
+	Delegate *Delegation      `cbor:"31,keyasint,omitempty"`
+	Adopt    *Adopt           `cbor:"32,keyasint,omitempty"`
+	Change   *Change          `cbor:"33,keyasint,omitempty"`
 }
 
 // Type implements Record.
