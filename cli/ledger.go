@@ -18,7 +18,7 @@ import (
 )
 
 func (t terminal) ledgerCommand() *cli.Command {
-	return &cli.Command{Name: "ledger", Usage: "the public log of jobs and money", Subcommands: []*cli.Command{
+	return &cli.Command{Name: "ledger", Usage: "the public log of jobs and money", Subcommands: append([]*cli.Command{
 		{
 			Name: "query", Usage: "list entries", Flags: queryFlags(),
 			Description: "meshctl ledger query --limit 20 --reverse\nmeshctl ledger query --job j-5wq2k7rn -o json\nmeshctl ledger query --type settle --since 24h\nmeshctl ledger query --account $(meshctl key show -o name) --follow",
@@ -26,16 +26,15 @@ func (t terminal) ledgerCommand() *cli.Command {
 		},
 		{
 			Name: "tail", Usage: "show the newest entries",
-			Flags: []cli.Flag{
+			Flags: append(dirFlags(),
 				&cli.StringFlag{Name: "lines", Aliases: []string{"n"}, Usage: "show the last `N`", Value: "10"},
-				&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "and each that comes, until Ctrl-C"},
-			},
+				&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "and each that comes, until Ctrl-C"}),
 			Description: "meshctl ledger tail\nmeshctl ledger tail -n 50 -o wide\nmeshctl ledger tail --follow -o json",
 			Action:      t.ledgerTail,
 		},
 		{
 			Name: "balance", Usage: "show what an account has, or yours", ArgsUsage: "[ACCOUNT]",
-			Flags:       []cli.Flag{heightFlag()},
+			Flags:       append(dirFlags(), heightFlag()),
 			Description: "meshctl ledger balance\nmeshctl ledger balance --at 1000\nmeshctl ledger balance $(meshctl key show -o name) -o json",
 			Action:      func(c *cli.Context) error { return t.balance(c) },
 		},
@@ -53,14 +52,19 @@ func (t terminal) ledgerCommand() *cli.Command {
 			Action:      t.ledgerReport,
 		},
 		{
-			Name: "trace", Usage: "follow a payout back to its job, and check each step", ArgsUsage: "PAYOUT",
+			Name: "trace", Usage: "follow a payout back to its job, and check each step", ArgsUsage: "PAYOUT", Flags: dirFlags(),
 			Description: "meshctl ledger trace 42\nmeshctl ledger trace 42 -o json",
 			Action:      t.ledgerTrace,
 		},
 		{
-			Name: "verify", Usage: "check a proof with no ledger at hand, or the whole ledger", ArgsUsage: "[FILE]",
-			Flags:       []cli.Flag{&cli.StringFlag{Name: "mesh", Usage: "take the keepers' keys from mesh file `FILE`, not from the one joined"}},
-			Description: "meshctl ledger verify\nmeshctl ledger verify out/proof.tlog\nmeshctl ledger verify proof.tlog --mesh mesh.cbor -o json",
+			Name: "verify", Usage: "check a proof with no ledger at hand, or the whole ledger", ArgsUsage: "[FILE | A B]",
+			Flags: append(dirFlags(),
+				&cli.BoolFlag{Name: "full", Usage: "the whole ledger, as without FILE: every signature, number, rule, balance and hash"},
+				&cli.BoolFlag{Name: "rebuild", Usage: "make the ledger of --dir anew from its entries, and compare byte for byte"},
+				&cli.StringFlag{Name: "out", Usage: "leave what --rebuild makes in `DIR`"},
+				&cli.BoolFlag{Name: "consistency", Usage: "tree head A is the beginning of B (now): each a file with a tree head or a proof, or the size of the log"}),
+			Description: "meshctl ledger verify\nmeshctl ledger verify out/proof.tlog\nmeshctl ledger verify proof.tlog --mesh mesh.cbor -o json\n" +
+				"meshctl ledger verify --rebuild --dir copy\nmeshctl ledger verify --consistency old-proof.tlog now",
 			Action: func(c *cli.Context) error {
 				err := t.ledgerVerify(c)
 				if status(err) == 7 { // that it does not hold is data too
@@ -73,11 +77,17 @@ func (t terminal) ledgerCommand() *cli.Command {
 		},
 		{
 			Name: "prove", Usage: "print a proof that an entry is in the log (C2SP tlog-proof)", ArgsUsage: "INDEX",
-			Flags:       []cli.Flag{&cli.StringFlag{Name: "out", Usage: "write it to `FILE`"}},
+			Flags:       append(dirFlags(), &cli.StringFlag{Name: "out", Usage: "write it to `FILE`"}),
 			Description: "meshctl ledger prove 42 --out proof.tlog\nmeshctl ledger prove 42 | meshctl ledger verify -",
 			Action:      t.ledgerProve,
 		},
-	}}
+		{
+			Name: "tile", Usage: "print a part of the log as C2SP tlog-tiles have it", ArgsUsage: "PATH", Flags: dirFlags(),
+			Description: "meshctl ledger tile checkpoint\nmeshctl ledger tile tile/0/000.p/4\nmeshctl ledger tile tile/entries/000.p/4 --dir copy",
+			Action:      t.ledgerTile,
+		},
+		t.mirrorCommand(),
+	}, t.backupCommands()...)}
 }
 
 // A filter is one flag of ledger query.
@@ -115,12 +125,11 @@ var filters = [...]filter{
 }
 
 func queryFlags() []cli.Flag {
-	flags := []cli.Flag{
+	flags := append(dirFlags(),
 		&cli.StringFlag{Name: "job", Usage: "about job `JOB`"},
 		&cli.BoolFlag{Name: "reverse", Usage: "the newest first"},
 		&cli.BoolFlag{Name: "follow", Usage: "and those that come, until Ctrl-C; JSON is then one value a line"},
-		heightFlag(),
-	}
+		heightFlag())
 	for _, f := range filters {
 		flag := &cli.StringFlag{Name: f.name, Usage: f.usage}
 		if f.name == "type" {
@@ -402,7 +411,8 @@ type verdictView struct {
 	Entries uint64     `json:"entries"`
 	Head    headView   `json:"head"`
 	Mesh    record.Ref `json:"mesh"`
-	Entry   *entryView `json:"entry,omitempty"` // that a proof is about
+	Signed  *headView  `json:"signed,omitempty"` // by the keepers, of a copy
+	Entry   *entryView `json:"entry,omitempty"`  // that a proof is about
 }
 
 type headView struct {
@@ -425,6 +435,12 @@ func (t terminal) showVerdict(c *cli.Context, v verdictView) error {
 			return strings.Join([]string{v.Entry.Kind, v.Entry.Time.String(), v.Entry.text()}, " · ")
 		}},
 		{head: "tree head", cell: func(v verdictView) string { return fmt.Sprintf("%d %s", v.Head.Size, v.Head.Root) }},
+		{head: "signed", cell: func(v verdictView) string {
+			if v.Signed == nil {
+				return ""
+			}
+			return fmt.Sprintf("%d %s", v.Signed.Size, v.Signed.Root)
+		}},
 		{head: "mesh", cell: func(v verdictView) string { return v.Mesh.String() }},
 	})
 }

@@ -11,7 +11,6 @@ import (
 
 	"idlemesh/ledger/record"
 	"idlemesh/ledger/tree"
-	"idlemesh/mesh/client"
 	"idlemesh/mesh/wire"
 )
 
@@ -22,11 +21,9 @@ type logSource interface {
 	Query(context.Context, wire.QueryRequest) iter.Seq2[wire.Row, error]
 	BalanceAt(ctx context.Context, of record.NodeID, size uint64) (wire.BalanceReply, error)
 	Prove(ctx context.Context, index uint64) (tree.Proof, error)
-}
-
-// readLog runs use with the log that the flags name. own is the user's account.
-func (t terminal) readLog(c *cli.Context, use func(ctx context.Context, src logSource) error) error {
-	return t.connect(c, func(ctx context.Context, cl *client.Client) error { return use(ctx, cl) })
+	HeadAt(ctx context.Context, size uint64) (wire.HeadReply, error)
+	Consistency(ctx context.Context, older, newer uint64) ([]record.Ref, error)
+	Tile(context.Context, wire.TileRequest) ([]byte, error)
 }
 
 // pageRows is how many rows a keeper is asked for at a time, so that a slow reader keeps

@@ -19,11 +19,10 @@ import (
 )
 
 func periodFlags() []cli.Flag {
-	return []cli.Flag{
+	return append(dirFlags(),
 		&cli.StringFlag{Name: "month", Usage: "of `MONTH`, such as 2026-12 (UTC)"},
 		&cli.StringFlag{Name: "since", Usage: "from `TIME` on: RFC 3339, or a span before now such as 24h"},
-		&cli.StringFlag{Name: "until", Usage: "before `TIME`"},
-	}
+		&cli.StringFlag{Name: "until", Usage: "before `TIME`"})
 }
 
 // period reads the period that a statement is of: all time, unless flags say less.

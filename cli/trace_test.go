@@ -48,6 +48,12 @@ func (f *fakeLog) BalanceAt(context.Context, record.NodeID, uint64) (wire.Balanc
 	return wire.BalanceReply{}, nil
 }
 
+func (f *fakeLog) HeadAt(ctx context.Context, _ uint64) (wire.HeadReply, error) { return f.Head(ctx) }
+
+func (f *fakeLog) Consistency(context.Context, uint64, uint64) ([]record.Ref, error) { return nil, nil }
+
+func (f *fakeLog) Tile(context.Context, wire.TileRequest) ([]byte, error) { return nil, nil }
+
 func (f *fakeLog) Query(_ context.Context, q wire.QueryRequest) iter.Seq2[wire.Row, error] {
 	return func(yield func(wire.Row, error) bool) {
 		rows := slices.Clone(f.rows)

@@ -27,14 +27,14 @@ func trustedMesh(c *cli.Context) (record.Signed[record.Mesh], error) {
 	}
 	b, err := readSome(path, maxMeshFile)
 	if errors.Is(err, fs.ErrNotExist) && !c.IsSet("mesh") {
-		return none, usage("meshctl mesh join ADDR#MESHID", "ledger verify: this home has no mesh file, so nobody's keys to check with: join the mesh, or give --mesh FILE")
+		return none, usage("meshctl mesh join ADDR#MESHID", "%sthis home has no mesh file, so nobody's keys to check with: join the mesh, or give --mesh FILE", prefix(full(c)))
 	}
 	if err != nil {
-		return none, usage("", "ledger verify: mesh file: %v", plain(err))
+		return none, usage("", "%smesh file: %v", prefix(full(c)), plain(err))
 	}
 	m, err := record.Open[record.Mesh](b)
 	if err != nil {
-		return none, &refusal{status: 7, text: fmt.Sprintf("ledger verify: mesh file %s: %v", path, err)}
+		return none, &refusal{status: 7, text: fmt.Sprintf("%smesh file %s: %v", prefix(full(c)), path, err)}
 	}
 	return m, nil
 }

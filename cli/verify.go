@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -21,12 +22,27 @@ import (
 const maxReplay = 512
 
 func (t terminal) ledgerVerify(c *cli.Context) error {
-	args, err := operands(c, 0, 1)
+	most := 1
+	if c.Bool("consistency") {
+		most = 2
+	}
+	args, err := operands(c, most-1, most)
 	if err != nil {
 		return err
 	}
-	if len(args) == 1 {
+	switch {
+	case c.Bool("consistency") && len(args) == 2:
+		return t.verifyConsistency(c, args[0], args[1])
+	case c.Bool("consistency"):
+		return t.verifyConsistency(c, args[0], "now")
+	case len(args) == 1 && (c.Bool("full") || c.Bool("rebuild") || c.IsSet("dir")):
+		return usage("meshctl ledger verify --help", "ledger verify: a proof is checked by itself: leave out --full, --rebuild and --dir, or leave out %s", args[0])
+	case len(args) == 1:
 		return t.verifyFile(c, args[0])
+	case c.IsSet("dir"):
+		return t.verifyFolder(c)
+	case c.Bool("rebuild"):
+		return usage("", "ledger verify: --rebuild needs --dir DIR: a copy of the ledger, whose indexes are rebuilt and compared")
 	}
 	return t.connect(c, func(ctx context.Context, cl *client.Client) error {
 		mesh := cl.Mesh()
@@ -39,11 +55,54 @@ func (t terminal) ledgerVerify(c *cli.Context) error {
 	})
 }
 
+// verifyFolder recomputes a copy of the ledger, with no node. Where a signed tree head
+// lies beside it, opening it has held the log to that.
+func (t terminal) verifyFolder(c *cli.Context) error {
+	f, err := openFolder(c)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	scr := newScreen(t)
+	defer scr.close()
+	at := func(done, total uint64) { scr.at("verify", done, total, fmt.Sprintf("%d of %d entries", done, total)) }
+	var rep ledger.Report
+	if c.Bool("rebuild") {
+		rep, err = rebuildFolder(c, f, at)
+	} else {
+		rep, err = f.ledger.Verify(c.Context, at)
+	}
+	if err != nil {
+		return fmt.Errorf("ledger %w", err)
+	}
+	scr.close()
+	v := verdictView{OK: true, Entries: rep.Entries, Head: headView{rep.Head.Size, rep.Head.Root}, Mesh: f.mesh.Ref()}
+	if h := f.ledger.Signed(); h.Note != "" {
+		v.Signed = &headView{h.Size, h.Root}
+	}
+	return t.showVerdict(c, v)
+}
+
+// rebuildFolder rebuilds everything but the entries: in --out, where it stays, or in a
+// folder that goes away.
+func rebuildFolder(c *cli.Context, f *folder, progress func(done, total uint64)) (ledger.Report, error) {
+	out := c.String("out")
+	if out == "" {
+		tmp, err := os.MkdirTemp("", "meshctl-rebuild-")
+		if err != nil {
+			return ledger.Report{}, err
+		}
+		defer os.RemoveAll(tmp)
+		out = filepath.Join(tmp, "ledger")
+	}
+	return f.ledger.Rebuild(c.Context, out, progress)
+}
+
 // verifyStream replays the keeper's log into a ledger of its own, under the mesh's
 // rules and the log's own times: a wrong signature, number or balance is refused there
 // as it would be by a keeper, and the tree that grows must be the one that the keepers
 // signed.
-func (t terminal) verifyStream(ctx context.Context, c *cli.Context, cl *client.Client, mesh record.Signed[record.Mesh]) error {
+func (t terminal) verifyStream(ctx context.Context, c *cli.Context, cl logSource, mesh record.Signed[record.Mesh]) error {
 	rep, err := cl.Head(ctx)
 	if err != nil {
 		return err
@@ -60,7 +119,7 @@ func (t terminal) verifyStream(ctx context.Context, c *cli.Context, cl *client.C
 	scr := newScreen(t)
 	defer scr.close()
 	if head.Size > 0 {
-		for row, err := range cl.Query(ctx, wire.QueryRequest{}) {
+		for row, err := range pages(ctx, cl, wire.QueryRequest{Size: head.Size}) {
 			if err == nil {
 				err = r.add(row)
 			}
@@ -86,6 +145,7 @@ func (t terminal) verifyStream(ctx context.Context, c *cli.Context, cl *client.C
 
 // A replay is a ledger that takes another's entries at their own times.
 type replay struct {
+	name   string // of the command
 	dir    string
 	ledger *ledger.Ledger
 	now    record.Millis
@@ -98,7 +158,7 @@ func newReplay(mesh record.Signed[record.Mesh]) (*replay, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &replay{dir: dir}
+	r := &replay{name: "ledger verify", dir: dir}
 	key, err := identity.New() // its heads are not shown to anybody
 	if err == nil {
 		r.ledger, err = ledger.Open(dir, mesh, key, ledger.Config{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return r.now.Time() }})
@@ -117,7 +177,7 @@ func (r *replay) close() {
 
 func (r *replay) add(row wire.Row) error {
 	if row.Index != r.next {
-		return &refusal{status: 7, text: fmt.Sprintf("ledger verify: entry %d where entry %d should be", row.Index, r.next)}
+		return &refusal{status: 7, text: fmt.Sprintf("%s: entry %d where entry %d should be", r.name, row.Index, r.next)}
 	}
 	if row.Time != r.now || len(r.batch) == maxReplay {
 		if err := r.flush(); err != nil {
@@ -125,7 +185,7 @@ func (r *replay) add(row wire.Row) error {
 		}
 	}
 	if row.Time < r.now {
-		return &refusal{status: 7, text: fmt.Sprintf("ledger verify: entry %d: its time is before that of entry %d", row.Index, row.Index-1)}
+		return &refusal{status: 7, text: fmt.Sprintf("%s: entry %d: its time is before that of entry %d", r.name, row.Index, row.Index-1)}
 	}
 	r.now, r.next = row.Time, r.next+1
 	r.batch = append(r.batch, row.Entry)
@@ -139,15 +199,15 @@ func (r *replay) flush() error {
 	first := r.next - uint64(len(r.batch))
 	out, err := r.ledger.Apply(r.batch)
 	if err != nil {
-		return fmt.Errorf("ledger verify: %w", err)
+		return fmt.Errorf("%s: %w", r.name, err)
 	}
 	for i, o := range out {
 		at := first + uint64(i)
 		switch {
 		case o.Err != nil:
-			return &refusal{status: 7, text: fmt.Sprintf("ledger verify: entry %d: %v", at, o.Err)}
+			return &refusal{status: 7, text: fmt.Sprintf("%s: entry %d: %v", r.name, at, o.Err)}
 		case o.Known || o.Index != at:
-			return &refusal{status: 7, text: fmt.Sprintf("ledger verify: entry %d is entry %d again", at, o.Index)}
+			return &refusal{status: 7, text: fmt.Sprintf("%s: entry %d is entry %d again", r.name, at, o.Index)}
 		}
 	}
 	r.batch = r.batch[:0]

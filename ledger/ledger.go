@@ -105,6 +105,8 @@ type Ledger struct {
 	guard *guard
 	count metrics
 
+	signed tree.Head // by a quorum, kept beside a copy that is only read
+
 	// turn holds one token: whoever has put it in writes. A commit that Pebble does
 	// not let go of keeps it, so that others are refused and do not queue behind.
 	turn chan struct{}

@@ -27,8 +27,9 @@ func Open(dir string, m record.Signed[record.Mesh], key crypto.Signer, c Config)
 	return open(dir, m, key, c.withDefaults())
 }
 
-// OpenReadOnly opens the ledger in dir to query and verify it. Its head is not signed.
-// It too needs the folder for itself.
+// OpenReadOnly opens the ledger in dir to query and verify it, and to prove entries if it
+// is a copy that has a signed head beside it. Its own head is not signed. It too needs
+// the folder for itself.
 func OpenReadOnly(dir string, m record.Signed[record.Mesh], c Config) (*Ledger, error) {
 	return open(dir, m, nil, c.withDefaults())
 }
@@ -89,7 +90,10 @@ func (l *Ledger) open(dir string) error {
 	l.head, l.time, l.mark = s.head, s.time, s.mark
 	l.mu.Unlock()
 	if l.key == nil {
-		return l.openStore(store, lock, true)
+		if err := l.openStore(store, lock, true); err != nil {
+			return err
+		}
+		return l.readSigned(dir)
 	}
 	if err := l.guard.writable(); err != nil {
 		return err

@@ -118,10 +118,11 @@ func (l *Ledger) Follow(ctx context.Context, q Query) iter.Seq2[Row, error] {
 
 // Prove returns a proof that the entry at index stands in the log under the signed head.
 func (l *Ledger) Prove(index uint64) (p tree.Proof, err error) {
-	if l.key == nil {
+	head := l.Signed()
+	if head.Note == "" {
 		return p, ErrReadOnly
 	}
-	return l.ProveUnder(l.Head(), index)
+	return l.ProveUnder(head, index)
 }
 
 // ProveUnder returns a proof under an older head of this log, such as one that other

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"idlemesh/ledger/record"
-	"idlemesh/ledger/tree"
 	"idlemesh/mesh"
 	"idlemesh/mesh/author"
 	"idlemesh/mesh/blob"
@@ -179,33 +178,7 @@ func (c *Client) Wish(ctx context.Context, id record.NodeID, w uint8) (wire.Offe
 
 // A Head is the newest tree head of the log.
 func (c *Client) Head(ctx context.Context) (wire.HeadReply, error) {
-	return wire.Call(ctx, c.end, c.keeper(), wire.Head, wire.HeadRequest{})
-}
-
-// Query yields entries of the log, unchecked: Prove checks one.
-func (c *Client) Query(ctx context.Context, q wire.QueryRequest) iter.Seq2[wire.Row, error] {
-	return wire.Stream(ctx, c.end, c.keeper(), wire.Query, q)
-}
-
-// Prove returns a proof that the entry at index is in the log, checked under the mesh
-// file's keys.
-func (c *Client) Prove(ctx context.Context, index uint64) (tree.Proof, error) {
-	rep, err := wire.Call(ctx, c.end, c.keeper(), wire.Prove, wire.ProveRequest{Index: index})
-	if err != nil {
-		return tree.Proof{}, err
-	}
-	var p tree.Proof
-	err = p.UnmarshalText([]byte(rep.Proof))
-	if err == nil {
-		_, err = tree.Check(p, c.mesh)
-	}
-	if err == nil && p.Index != index {
-		err = fmt.Errorf("the keeper proved entry %d", p.Index)
-	}
-	if err != nil {
-		return p, wire.Refuse(wire.Unverified, fmt.Sprintf("prove entry %d: %v", index, err))
-	}
-	return p, nil
+	return c.HeadAt(ctx, 0)
 }
 
 // Deposit credits a party once for an external reference; only the mint's key may.

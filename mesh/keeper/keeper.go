@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 
 	"idlemesh/ledger"
 	"idlemesh/ledger/account"
@@ -32,6 +34,9 @@ func (k *Keeper) Register(m *wire.Mux) {
 	wire.Handle(m, wire.Balance, k.balance)
 	wire.HandleStream(m, wire.Query, k.query)
 	wire.HandleStream(m, wire.Follow, k.follow)
+	wire.Handle(m, wire.Consistency, k.consistency)
+	wire.Handle(m, wire.Tile, k.tile)
+	wire.Handle(m, wire.Backup, k.backup)
 }
 
 // Size is how many entries the log has.
@@ -81,6 +86,8 @@ func refusal(err error, otherwise wire.Code) *wire.Error {
 		code = wire.NotFound
 	case errors.Is(err, record.ErrSignature), errors.Is(err, record.ErrNotCanonical):
 		code = wire.Unverified
+	case errors.Is(err, fs.ErrExist):
+		code, next = wire.Invalid, "name a folder that does not exist"
 	case errors.Is(err, ledger.ErrFull):
 		code, next = wire.Funds, "free disk space on the keeper"
 	case errors.Is(err, ledger.ErrCorrupt):
@@ -91,8 +98,51 @@ func refusal(err error, otherwise wire.Code) *wire.Error {
 	return &wire.Error{Code: code, Text: err.Error(), Next: next}
 }
 
-func (k *Keeper) head(context.Context, wire.Caller, wire.HeadRequest) (wire.HeadReply, error) {
+func (k *Keeper) head(_ context.Context, _ wire.Caller, q wire.HeadRequest) (wire.HeadReply, error) {
 	h := k.ledger.Head()
+	if q.Size > 0 {
+		var err error
+		if h, err = k.ledger.HeadAt(q.Size); err != nil {
+			return wire.HeadReply{}, refusal(err, wire.Internal)
+		}
+	}
+	return wire.HeadReply{Size: h.Size, Root: h.Root, Note: h.Note}, nil
+}
+
+func (k *Keeper) consistency(_ context.Context, _ wire.Caller, q wire.ConsistencyRequest) (wire.ConsistencyReply, error) {
+	path, err := k.ledger.Consistency(q.Older, q.Newer)
+	if err != nil {
+		return wire.ConsistencyReply{}, refusal(err, wire.Internal)
+	}
+	return wire.ConsistencyReply{Path: path}, nil
+}
+
+// maxTile is what fits an answer.
+const maxTile = 4<<20 - 1024
+
+func (k *Keeper) tile(_ context.Context, _ wire.Caller, q wire.TileRequest) (rep wire.TileReply, err error) {
+	if q.Entries {
+		rep.Data, err = k.ledger.Bundle(q.Index, int(q.Width))
+	} else {
+		rep.Data, err = k.ledger.Tile(int(q.Level), q.Index, int(q.Width))
+	}
+	if err != nil {
+		return rep, refusal(err, wire.Internal)
+	}
+	if len(rep.Data) > maxTile {
+		return wire.TileReply{}, wire.Refuse(wire.Invalid, fmt.Sprintf("bundle %d has %d bytes, which no answer holds: query its entries", q.Index, len(rep.Data)))
+	}
+	return rep, nil
+}
+
+func (k *Keeper) backup(_ context.Context, _ wire.Caller, q wire.BackupRequest) (wire.HeadReply, error) {
+	if !filepath.IsAbs(q.Dir) {
+		return wire.HeadReply{}, wire.Refuse(wire.Invalid, "backup: want the whole path of a folder")
+	}
+	h := k.ledger.Head()
+	if err := k.ledger.Backup(q.Dir, h); err != nil {
+		return wire.HeadReply{}, refusal(err, wire.Internal)
+	}
 	return wire.HeadReply{Size: h.Size, Root: h.Root, Note: h.Note}, nil
 }
 

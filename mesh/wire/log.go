@@ -25,14 +25,46 @@ type AppendResult struct {
 	Want *uint64 `cbor:"5,keyasint,omitempty"`
 }
 
-// A HeadRequest asks for the newest tree head.
-type HeadRequest struct{}
+// A HeadRequest asks for the newest tree head, or for one that the log had.
+type HeadRequest struct {
+	Size uint64 `cbor:"1,keyasint,omitempty"` // zero means the newest
+}
 
 // A HeadReply brings it.
 type HeadReply struct {
 	Size uint64     `cbor:"1,keyasint"`
 	Root record.Ref `cbor:"2,keyasint"`
 	Note string     `cbor:"3,keyasint"` // C2SP tlog-checkpoint with the keepers' signatures
+}
+
+// A ConsistencyRequest names two sizes that the log has had.
+type ConsistencyRequest struct {
+	Older uint64 `cbor:"1,keyasint"`
+	Newer uint64 `cbor:"2,keyasint"`
+}
+
+// A ConsistencyReply brings the path of RFC 6962 that proves the older log to be the
+// beginning of the newer.
+type ConsistencyReply struct {
+	Path []record.Ref `cbor:"1,keyasint"`
+}
+
+// A TileRequest names a C2SP tlog-tile, or an entry bundle.
+type TileRequest struct {
+	Level   uint8  `cbor:"1,keyasint"`
+	Index   uint64 `cbor:"2,keyasint"`
+	Width   uint16 `cbor:"3,keyasint"`           // 1 to 256
+	Entries bool   `cbor:"4,keyasint,omitempty"` // the bundle of that index, not a tile
+}
+
+// A TileReply brings it.
+type TileReply struct {
+	Data []byte `cbor:"1,keyasint"`
+}
+
+// A BackupRequest names a folder on the keeper's machine that does not exist.
+type BackupRequest struct {
+	Dir string `cbor:"1,keyasint"`
 }
 
 // A ProveRequest names an entry.

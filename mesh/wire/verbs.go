@@ -33,6 +33,10 @@ var (
 	Follow  = Verb[FollowRequest, Leaf]{"follow", Anyone}
 	Balance = Verb[BalanceRequest, BalanceReply]{"balance", Anyone}
 
+	Consistency = Verb[ConsistencyRequest, ConsistencyReply]{"consistency", Anyone}
+	Tile        = Verb[TileRequest, TileReply]{"tile", Anyone}
+	Backup      = Verb[BackupRequest, HeadReply]{"backup", Operator} // on the keeper's own disk
+
 	// Every node answers.
 	Status   = Verb[StatusRequest, StatusReply]{"status", Anyone}
 	MeshFile = Verb[MeshRequest, MeshReply]{"mesh", Anyone}

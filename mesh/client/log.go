@@ -1,0 +1,61 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"idlemesh/ledger/record"
+	"idlemesh/ledger/tree"
+	"idlemesh/mesh/wire"
+)
+
+// Query yields entries of the log, unchecked: Prove checks one.
+func (c *Client) Query(ctx context.Context, q wire.QueryRequest) iter.Seq2[wire.Row, error] {
+	return wire.Stream(ctx, c.end, c.keeper(), wire.Query, q)
+}
+
+// Prove returns a proof that the entry at index is in the log, checked under the mesh
+// file's keys.
+func (c *Client) Prove(ctx context.Context, index uint64) (tree.Proof, error) {
+	rep, err := wire.Call(ctx, c.end, c.keeper(), wire.Prove, wire.ProveRequest{Index: index})
+	if err != nil {
+		return tree.Proof{}, err
+	}
+	var p tree.Proof
+	err = p.UnmarshalText([]byte(rep.Proof))
+	if err == nil {
+		_, err = tree.Check(p, c.mesh)
+	}
+	if err == nil && p.Index != index {
+		err = fmt.Errorf("the keeper proved entry %d", p.Index)
+	}
+	if err != nil {
+		return p, wire.Refuse(wire.Unverified, fmt.Sprintf("prove entry %d: %v", index, err))
+	}
+	return p, nil
+}
+
+// HeadAt is the tree head that the log had at a size it has reached; zero means now.
+func (c *Client) HeadAt(ctx context.Context, size uint64) (wire.HeadReply, error) {
+	return wire.Call(ctx, c.end, c.keeper(), wire.Head, wire.HeadRequest{Size: size})
+}
+
+// Consistency returns the path that proves the log of older entries to be the beginning
+// of that of newer ones. tree.CheckConsistency checks it.
+func (c *Client) Consistency(ctx context.Context, older, newer uint64) ([]record.Ref, error) {
+	rep, err := wire.Call(ctx, c.end, c.keeper(), wire.Consistency, wire.ConsistencyRequest{Older: older, Newer: newer})
+	return rep.Path, err
+}
+
+// Tile returns a C2SP tlog-tile of the log, or an entry bundle, unchecked.
+func (c *Client) Tile(ctx context.Context, q wire.TileRequest) ([]byte, error) {
+	rep, err := wire.Call(ctx, c.end, c.keeper(), wire.Tile, q)
+	return rep.Data, err
+}
+
+// Backup has a keeper of which the caller is the operator copy its ledger to a folder on
+// its own machine, and returns the tree head that the copy has at least.
+func (c *Client) Backup(ctx context.Context, id record.NodeID, dir string) (wire.HeadReply, error) {
+	return wire.Call(ctx, c.end, id, wire.Backup, wire.BackupRequest{Dir: dir})
+}
