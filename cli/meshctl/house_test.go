@@ -43,7 +43,7 @@ const house = `
 2 sandbox/engine    | gpu/kernel sandbox
 2 ledger            | ledger/record ledger/account ledger/tree
 
-3 mesh/provider     | ledger/record gpu/kernel gpu/nvml sandbox mesh/identity mesh/wire mesh/blob mesh/policy
+3 mesh/provider     | ledger/record ledger/tree gpu/kernel gpu/nvml sandbox mesh/identity mesh/wire mesh/blob mesh/policy
 3 mesh/keeper       | ledger/record ledger/account ledger mesh/wire
 3 mesh/author       | ledger/record mesh/wire
 3 ledger/quorum     | ledger/record ledger/tree ledger

@@ -231,3 +231,39 @@ func sealed(t *testing.T, where string, b, module []byte) {
 		t.Errorf("%s shows the module", where)
 	}
 }
+
+// TestReceiptOutlivesProvider: a provider that dies when its work is done, before its
+// gateway was told, tells it after its restart and is paid, once.
+func TestReceiptOutlivesProvider(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := meshtest.New(t, seller(10, 0))
+		c, one := m.Rich(), m.Sellers[0]
+		r := steps(5)
+		r.Retries = 0
+		job := submit(t, c, r)
+		until(t, c, job, wire.Progress)
+		m.Gate.Cut(true)
+		m.Gate.Stop()
+		time.Sleep(10 * time.Second) // the run ends meanwhile
+		one.Cut(true)
+		one.Stop()
+		one.Cut(false)
+		m.Gate.Cut(false)
+		m.Gate.Start()
+		one.Start()
+		c = m.Client(m.Tenant)
+		all := until(t, c, job, wire.Ended)
+		settled := first(all, wire.Settled)
+		if settled.Attempt != 1 || settled.Price == 0 {
+			t.Fatalf("settled %+v, ended %+v", settled, first(all, wire.Ended))
+		}
+		if out, err := stdout(t, c, settled.Receipt.Value); out != "done\n" || err != nil {
+			t.Errorf("stdout %q, %v", out, err)
+		}
+		if n := entries(t, c, job); n[record.TypeLease] != 1 || n[record.TypeSettle] != 1 || n[record.TypeCut] != 0 {
+			t.Errorf("the log has %v", n)
+		}
+		money(t, m, c, settled.Price, map[*meshtest.Node]record.Amount{one: settled.Price})
+		m.Verify()
+	})
+}

@@ -63,11 +63,12 @@ func (n *Node) sell() (err error) {
 		w.Log = n.cfg.Log
 	}
 	n.pool = sandbox.NewPool(w)
-	n.seller, err = provider.New(provider.Config{Key: n.key, Mesh: n.mesh.Value, Open: n.end, Blobs: n.blobs, Pool: n.pool,
+	n.seller, err = provider.New(provider.Config{Key: n.key, Mesh: n.mesh.Value, File: n.mesh, Dir: filepath.Join(n.cfg.Dir, "leases"), Open: n.end, Blobs: n.blobs, Pool: n.pool,
 		Policy: n.cfg.Policy, Sensor: n.cfg.Sensor, Now: n.cfg.Now, Log: n.cfg.Log})
 	if err != nil {
 		return err
 	}
+	n.closers = append(n.closers, n.seller.Close)
 	n.seller.Register(&n.mux)
 	n.runs = append(n.runs, n.pool.Run, n.seller.Run)
 	return nil

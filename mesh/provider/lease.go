@@ -159,21 +159,31 @@ func (p *Provider) lease(c wire.Caller, q wire.StartRequest) (*lease, error) {
 		}
 		return l, nil
 	}
+	if n, known := p.notes[ref]; known {
+		return p.resumeLocked(c, q, n)
+	}
 	bid := v.Bid.Ref()
 	h := p.holds[bid]
 	if err := p.refuseLocked(q.Lease, h); err != nil {
 		return nil, err
 	}
 	delete(p.holds, bid)
+	return p.beginLocked(q.Lease, h.job, func(ctx context.Context, l *lease) (wire.LeaseEvent, error) {
+		return p.work(ctx, l, q, c.ID)
+	}), nil
+}
+
+// beginLocked lets a lease be carried out by do.
+func (p *Provider) beginLocked(signed record.Signed[record.Lease], job record.Signed[record.Job], do func(context.Context, *lease) (wire.LeaseEvent, error)) *lease {
 	ctx, cancel := context.WithCancelCause(p.life)
-	l := &lease{signed: q.Lease, job: h.job, cancel: cancel, ears: map[chan *wire.LeaseEvent]bool{}, finish: make(chan struct{})}
-	p.leases[ref] = l
+	l := &lease{signed: signed, job: job, cancel: cancel, ears: map[chan *wire.LeaseEvent]bool{}, finish: make(chan struct{})}
+	p.leases[signed.Ref()] = l
 	p.running++
 	p.runs.Go(func() {
 		defer cancel(nil)
-		p.carryOut(ctx, l, q, c.ID)
+		p.carryOut(ctx, l, do)
 	})
-	return l, nil
+	return l
 }
 
 // refuseLocked says why a lease of a held bid is not run.
@@ -206,17 +216,17 @@ func lost(err error) error { return wire.Refuse(wire.Internal, err.Error()) }
 
 // gone is why a run's context ended, in words for the gateway.
 func gone(ctx context.Context) error {
-	if err := context.Cause(ctx); errors.Is(err, errReclaimed) {
+	if err := context.Cause(ctx); errors.Is(err, errReclaimed) || errors.Is(err, errUnpaid) {
 		return err
 	}
 	return errClosing
 }
 
 // carryOut runs the lease to its receipt.
-func (p *Provider) carryOut(ctx context.Context, l *lease, q wire.StartRequest, gateway record.NodeID) {
+func (p *Provider) carryOut(ctx context.Context, l *lease, do func(context.Context, *lease) (wire.LeaseEvent, error)) {
 	log := p.cfg.Log.With("job", l.signed.Value.Job.JobID(), "shard", l.signed.Value.Shard)
 	log.Debug("lease begun", "rate", l.signed.Value.Rate)
-	end, err := p.work(ctx, l, q, gateway)
+	end, err := p.assured(ctx, l, do)
 	if err != nil {
 		log.Debug("lease ended without pay", "why", err)
 	} else {
@@ -268,25 +278,14 @@ func (p *Provider) work(ctx context.Context, l *lease, q wire.StartRequest, gate
 	}
 	ran := p.now()
 	sealed, err := p.manifest(run, l, gateway, res)
-	if err == nil {
-		_, err = p.cfg.Blobs.PutAll((ran + l.job.Value.Retention).WholeHour(), sealed)
-	}
 	if err != nil {
-		return wire.LeaseEvent{}, lost(fmt.Errorf("keep the manifest: %w", err))
-	}
-	// What was done is handed over even when the tenant has stopped it.
-	big := len(sealed) > maxInline
-	if err := p.handOver(life, l, run, gateway, blob.Sum(sealed), big); err != nil {
-		return wire.LeaseEvent{}, lost(err)
+		return wire.LeaseEvent{}, lost(fmt.Errorf("manifest: %w", err))
 	}
 	r := p.receipt(l, body, res)
 	r.Outputs = blob.Sum(sealed)
-	r.Started, r.Phases = begin, record.Phases{Stage: staged - begin, Run: ran - staged, Return: p.now() - ran}
-	s, err := record.Sign(p.cfg.Key, r)
-	if big {
-		sealed = nil
-	}
-	return wire.LeaseEvent{Receipt: &s, Manifest: sealed}, err
+	r.Started, r.Phases = begin, record.Phases{Stage: staged - begin, Run: ran - staged}
+	// What was done is handed over even when the tenant has stopped it.
+	return p.deliver(life, l, gateway, r, run.refs(), sealed)
 }
 
 // say gives an event to every listener that keeps up; the outputs have it all anyway.
@@ -342,6 +341,11 @@ func (p *Provider) forget() {
 	for ref, l := range p.leases {
 		if l.ended() && l.until() < now {
 			delete(p.leases, ref)
+		}
+	}
+	for ref, n := range p.notes {
+		if n.At+keepUntold < now {
+			delete(p.notes, ref)
 		}
 	}
 }

@@ -37,6 +37,12 @@ type Config struct {
 	Blobs *blob.Store
 	Pool  *sandbox.Pool
 
+	// File is the signed mesh file, under whose keys leases are looked for in the log.
+	// Zero means that they are not.
+	File record.Signed[record.Mesh]
+	// Dir keeps what must outlive a restart: receipts that a gateway has not settled.
+	// Empty means that nothing does.
+	Dir string
 	// Policy is what the owner sells. The zero value sells all, always.
 	Policy policy.Policy
 	// Sensor watches the device. Nil means that nothing but windows and the owner's word
@@ -50,12 +56,13 @@ type Config struct {
 
 // A Provider is safe for concurrent use.
 type Provider struct {
-	cfg    Config
-	sealer *identity.Sealer
-	opener *identity.Opener
-	runs   sync.WaitGroup
-	again  chan struct{} // advertise soon: a gateway hung up, or there is news
-	blind  string        // what the sensor's last new error said; watch's
+	cfg     Config
+	sealer  *identity.Sealer
+	opener  *identity.Opener
+	runs    sync.WaitGroup
+	journal *journal
+	again   chan struct{} // advertise soon: a gateway hung up, or there is news
+	blind   string        // what the sensor's last new error said; watch's
 
 	mu      sync.Mutex
 	life    context.Context // Run's; nil before it
@@ -63,6 +70,7 @@ type Provider struct {
 	wish    policy.Wish
 	claim   policy.Claim
 	seen    policy.Sight
+	notes   map[record.Ref]note // of leases from before a restart, as yet unasked for
 	device  record.Device
 	grade   []string
 	ran     string // versions that results depend on
@@ -103,9 +111,16 @@ func New(c Config) (*Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("provider: %w", err)
 	}
-	return &Provider{cfg: c, sealer: identity.NewSealer(), opener: opener, again: make(chan struct{}, 1), seen: unseen,
+	j, notes, err := openJournal(c.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("provider: journal of leases: %w", err)
+	}
+	return &Provider{cfg: c, journal: j, notes: notes, sealer: identity.NewSealer(), opener: opener, again: make(chan struct{}, 1), seen: unseen,
 		holds: map[record.Ref]hold{}, leases: map[record.Ref]*lease{}}, nil
 }
+
+// Close releases the provider's files. Nothing else may be in progress.
+func (p *Provider) Close() error { return p.journal.close() }
 
 // Register answers a provider's verbs.
 func (p *Provider) Register(m *wire.Mux) {

@@ -260,28 +260,6 @@ func (p *Provider) manifest(r *run, l *lease, gateway record.NodeID, res sandbox
 	return p.sealer.Seal(plain, wire.SealManifest, to...)
 }
 
-// handOver puts the outputs on a second holder, the gateway, before the receipt
-// says that they are there.
-func (p *Provider) handOver(ctx context.Context, l *lease, r *run, gateway record.NodeID, manifest record.Ref, push bool) error {
-	var refs []record.Ref
-	for _, b := range r.outputs {
-		refs = append(refs, b.Ref)
-	}
-	if push {
-		refs = append(refs, manifest)
-	}
-	if err := p.cfg.Blobs.PinAll((p.now() + l.job.Value.Retention).WholeHour(), refs...); err != nil {
-		return fmt.Errorf("keep outputs: %w", err)
-	}
-	l.mu.Lock()
-	l.outputs = refs
-	l.mu.Unlock()
-	if gateway == p.cfg.Key.ID() {
-		return nil // one store
-	}
-	return p.push(ctx, refs, gateway)
-}
-
 // push does not give up on a gateway that is restarting: the work is done, and losing it
 // would lose its pay.
 func (p *Provider) push(ctx context.Context, refs []record.Ref, gateway record.NodeID) error {
