@@ -153,7 +153,7 @@ func commandDocument(b *bytes.Buffer) {
 		of   string
 	}{
 		{"TransA", kernel.TransA, "gemm"}, {"TransB", kernel.TransB, "gemm"}, {"ReLU", kernel.ReLU, "gemm, gemm_q8, gemm_q4, conv2d"}, {"GELU", kernel.GELU, "gemm, gemm_q8, gemm_q4, conv2d"},
-		{"SiLU", kernel.SiLU, "gemm, gemm_q8, gemm_q4, conv2d"}, {"ByRow", kernel.ByRow, "add, mul"}, {"Halves", kernel.Halves, "rope"}, {"Causal", kernel.Causal, "attention"},
+		{"SiLU", kernel.SiLU, "gemm, gemm_q8, gemm_q4, conv2d"}, {"ByRow", kernel.ByRow, "add, mul"}, {"Halves", kernel.Halves, "rope"}, {"Back", kernel.Back, "rope"}, {"Causal", kernel.Causal, "attention, attention_back"},
 	} {
 		fmt.Fprintf(b, "| %s | %#x | %s |\n", f.name, f.bits, f.of)
 	}

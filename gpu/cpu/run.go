@@ -18,14 +18,15 @@ type call struct {
 	team         *team
 	scratch      *sync.Pool
 
-	each func(o *call, i int)      // of rows
-	span func(o *call, lo, hi int) // of spans
-	n    int                       // rows or elements, for these
-	size int                       // how many of them make a block
-	grid grid
-	p    product
-	conv convolution
-	axes axes
+	each  func(o *call, i int)      // of rows
+	span  func(o *call, lo, hi int) // of spans
+	n     int                       // rows or elements, for these
+	size  int                       // how many of them make a block
+	grid  grid
+	p     product
+	conv  convolution
+	stats []float32 // of normBack: scale and mean of each row
+	axes  axes
 }
 
 func (o *call) run() error {
@@ -60,6 +61,10 @@ func (o *call) run() error {
 		o.cast()
 	case kernel.Random:
 		o.spans((m*n+3)/4, 80, (*call).random)
+	case kernel.Conv2DBackData, kernel.Conv2DBackFilter, kernel.RMSNormBack, kernel.LayerNormBack, kernel.SoftmaxBack,
+		kernel.CrossEntropy, kernel.CrossEntropyBack, kernel.UnaryBack, kernel.SwiGLUBack, kernel.GetRowsBack,
+		kernel.AttentionBack, kernel.SGD, kernel.AdamW, kernel.ClipNorm:
+		o.train(m, n)
 	case kernel.RMSNorm:
 		o.rows(m, 4*n, (*call).rmsnorm)
 	case kernel.Softmax:

@@ -45,6 +45,9 @@ func (o *call) rope(i int) {
 	out := floats(dst)
 	for p, f := range freq {
 		sin, cos := sincos(float64(float64(uint64(c.Params[0])+uint64(i)) * float64(f)))
+		if c.Flags&kernel.Back != 0 {
+			sin = -sin
+		}
 		for at := p * near; at < len(out); at += dim {
 			x, y := out[at], out[at+far]
 			out[at] = canon(fma(x, cos, -float32(y*sin)))
@@ -58,10 +61,7 @@ func (o *call) attention(i int) {
 	c := o.c
 	heads, dim := int(c.N), int(c.K)
 	group, width := heads/int(c.L), int(c.L)*dim
-	scale := o.param(2)
-	if c.Params[2] == 0 {
-		scale = 1 / sqrt(float32(dim))
-	}
+	scale := o.scaled()
 	keys, values := floats(o.b), floats(o.d)
 	seen := int(c.Params[1])
 	if c.Flags&kernel.Causal != 0 {

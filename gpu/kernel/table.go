@@ -85,6 +85,14 @@ Params: 0,1 h, w; 2,3 h', w'; 4 kernel, 5 stride, 6 padding above and left, 7 di
 The sum runs over channel, row and column of the kernel in this order, as the one over k of gemm; then plus C; activation as in gemm.
 Cost: 2·M·N·h'·w'·(K/L)·kh·kw FLOP, 20 more an element for GELU and SiLU; every word once.`,
 		"MNK?", activation, 8, false, conv2d},
+	{Conv2DBackData, "conv2d_back_data", "1", false, `Dst[M,K,h,w] = the gradient of conv2d's A, A[M,N,h',w'] that of its result, B its filters
+Sizes and Params as of conv2d. The sum for an element is one chain over filter, row and column of the kernel, of those that meet it. The gradient of the bias is a reduce.
+Cost: 2·M·N·h'·w'·(K/L)·kh·kw FLOP; every word once.`,
+		"MNK?", 0, 8, false, conv2dBackData},
+	{Conv2DBackFilter, "conv2d_back_filter", "1", false, `Dst[N,K/L,kh,kw] = the gradient of conv2d's filters, A[M,K,h,w] its A, B[M,N,h',w'] the gradient of its result
+Sizes and Params as of conv2d. The sum for a weight is one chain over image, row and column of the result, where the weight meets A.
+Cost: 2·M·N·h'·w'·(K/L)·kh·kw FLOP; every word once.`,
+		"MNK?", 0, 8, false, conv2dBackFilter},
 	{RMSNorm, "rmsnorm", "1", false, `Dst[M,N] = (inv·A[M,N])·B[N], inv = 1/sqrt(lanes(A·A)/N + eps) for each row
 B is optional (then the product with it is left out). Params: 0 eps as binary32. Dst may be A.
 Cost: 4·M·N FLOP; every word once.`,
@@ -104,6 +112,23 @@ A NaN makes its row NaN; elements equal to m count as exp(0). Dst may be A. Cost
 B[4,N]: scale, bias, mean and variance of the channels. Params: 0 eps as binary32. Dst may be A.
 Cost: 2·M·N·K FLOP; every word once.`,
 		"MNK-", 0, 1, true, batchnorm},
+	{RMSNormBack, "rmsnorm_back", "1", false, `Dst[M+1,N] = the gradients of rmsnorm's A, and in the last row of its B
+A[M,N] its A, B[N] its B (optional), C[M,N] the gradient of its result. Params: 0 eps. h = inv·A, g = C·B: inv·(g - h·(lanes(g·h)/N)); the last row is a chain of C·h over the rows.
+Cost: 12·M·N FLOP; every word once.`,
+		"MN--", 0, 1, false, normBack},
+	{LayerNormBack, "layernorm_back", "1", false, `Dst[M+2,N] = the gradients of layernorm's A, and in the last two rows of its B and C
+A[M,N] its A, B[N] its B (optional), C[M,N] the gradient of its result. Params: 0 eps. h = inv·(A - mean), g = C·B: inv·((g - lanes(g)/N) - h·(lanes(g·h)/N)); then a chain of C·h and a sum of C over the rows, in order.
+Cost: 12·M·N FLOP; every word once.`,
+		"MN--", 0, 1, false, normBack},
+	{SoftmaxBack, "softmax_back", "1", false, `Dst[M,N] = A·(B - lanes(A·B)), A the result of softmax, B the gradient of it
+Dst may be A or B. Cost: 4·M·N FLOP; every word once.`,
+		"MN--", 0, 0, true, softmaxBack},
+	{CrossEntropy, "xent", "1", false, `Dst[M] = (m + log(lanes(exp(A - m)))) - A[i,B[i]], A[M,N], B I32[M] the classes, m the largest of each row
+0 where B[i] is outside 0..N-1, so that rows can be left out. Cost: 24·M·N FLOP; every word once.`,
+		"MN--", 0, 0, false, xent},
+	{CrossEntropyBack, "xent_back", "1", false, `Dst[M,N] = scale·(softmax(A) - 1 at B[i], 0 elsewhere), the gradient of A by xent; 0 in rows that it leaves out
+Params: 0 scale as binary32 (all bits zero: 1). Dst may be A. Cost: 25·M·N FLOP; every word once.`,
+		"MN--", 0, 1, true, xentBack},
 	{Add, "add", "1", true, `Dst[M,N] = A[M,N] + B[M,N], or B[N] for every row with the flag ByRow
 Dst may be A or B. Cost: M·N FLOP; every word once.`,
 		"MN--", ByRow, 0, true, pairwise},
@@ -119,18 +144,24 @@ Dst may be A. Cost: 20·M·N FLOP; every word once.`,
 Params: 0 f; 1..4 strides of A in elements along M, N, K, L, 5..8 those of B; 0 broadcasts. f: 1 A+B; 2 A-B; 3 A·B; 4 A/B; 5 the smaller; 6 the larger; 7 A < 0 ? A·B : A. NaN wins in 5 and 6; of zeros, A.
 Cost: M·N·K·L FLOP; every word from first to last of each operand.`,
 		"MNKL", 0, 9, false, binaryShape},
+	{UnaryBack, "unary_back", "1", false, `Dst[M,N] = B·f'(A), A the A of unary, B the gradient of its result, f one of 1 to 18
+Params as of unary. At 0 the derivative of 2 and 13 to 15 is that of what is below, 0 for 2. Dst may be A or B. Cost: 22·M·N FLOP; every word once.`,
+		"MN--", 0, 3, true, unaryBack},
 	{SwiGLU, "swiglu", "1", false, `Dst[M,N] = (A·sigmoid(A))·B, element by element
 Dst may be A or B. Cost: 22·M·N FLOP; every word once.`,
 		"MN--", 0, 0, true, swiglu},
+	{SwiGLUBack, "swiglu_back", "1", false, `Dst[2,M,N] = the gradients of swiglu's A and B, C the gradient of its result
+s = sigmoid(A): (C·B)·(s·fma(A, 1 - s, 1)), and C·(A·s). Cost: 28·M·N FLOP; every word once.`,
+		"MN--", 0, 0, false, swigluBack},
 	{GetRows, "get_rows", "1", true, `Dst[M,N] = A[B[i],·] for i < M, A a table of K rows of N, B I32[M]
 A may be Q8, if N is a multiple of 32: an element is scale·i, rounded.
 A row number outside 0..K-1 gives a row of NaN. Cost: 8·M·N + 4·M bytes.`,
 		"MNK-", 0, 0, false, getRows},
 	{RoPE, "rope", "1", false, `Dst[M,N,K] = A[M,N,K] with pairs of each head turned by angle (Params[0] + token)·B[pair]
 M tokens, N heads of K elements, of which the first L turn (0: all), B[L/2] frequencies. Pairs are (2i, 2i+1), with the flag Halves (i, i+L/2): x' = fma(x, cos, -(y·sin)), y' = fma(x, sin, y·cos), each product rounded once. The angle is a product in binary64.
-Params: 0 position of the first token. Dst may be A.
+Params: 0 position of the first token. With the flag Back the sine's sign is turned. Dst may be A.
 Cost: 3·M·N·L + 20·M·L FLOP; every word once.`,
-		"MNK?", Halves, 1, true, rope},
+		"MNK?", Halves | Back, 1, true, rope},
 	{KVAppend, "kv_append", "1", true, `Dst[p+i,·] = A[i,·] and C[p+i,·] = B[i,·] for i < M, rows of N elements
 Dst and C are the caches of keys and values, K rows each, both written. Params: 0 the row p.
 Cost: 16·M·N bytes.`,
@@ -141,6 +172,13 @@ Params: 0 position of the first token; 1 rows of the cache in use, at most 2^20;
 score = scale·lanes(query·key); e = exp(score - largest); Dst = sum over rows of e·value, divided by lanes(e). A NaN score makes the head NaN.
 Cost: (4·K + 20) FLOP for each row seen by each head; every word once.`,
 		"MNKL", Causal, 3, false, attention},
+	{GetRowsBack, "get_rows_back", "1", true, `Dst[B[i],·] += A[i,·] for i < M in ascending order, Dst a table of K rows of N, B I32[M]
+Row numbers outside 0..K-1 are left out. Cost: M·N FLOP; 12·M·N + 4·M bytes.`,
+		"MNK-", 0, 0, false, getRowsBack},
+	{AttentionBack, "attention_back", "1", false, `Dst = the gradients of attention's queries, keys and values, one after another; A those three one after another, B the gradient of its result
+Sizes, flags and Params as of attention, of keys and values the first Params[1] rows. p = e/lanes(e); d = lanes(B·value); s = scale·(p·(d - lanes(p·d))). Chains over rows of s·key; over heads of a group and then tokens of s·query and of p·B.
+Cost: (10·K + 24) FLOP for each row seen by each head; every word once.`,
+		"MNKL", Causal, 3, false, attentionBack},
 	{ArgMax, "argmax", "1", true, `Dst I32[M] = the lowest index of the largest of each row of A[M,N]
 NaN is below everything; a row of NaN gives 0. Cost: M·N FLOP; every word once.`,
 		"MN--", 0, 0, false, argmax},
@@ -176,6 +214,16 @@ To BF16: ties to even. To integers: towards zero, as near as the type has, 0 for
 Params: 0,1 seed; 2,3 counter (low word first); 4 what: 1 the word, Dst I32; 2 (word >> 8)·2^-24; 3 normal: of words u and v of an even and an odd element, r = sqrt(-2·log(((u >> 8) + 1)·2^-24)), the angle a = (v >> 8)·(2^-24·6.283185307179586) in binary64; the even one is r·cos a, the odd one r·sin a.
 Cost: 40·M·N FLOP; every word once.`,
 		"MN--", 0, 5, false, random},
+	{SGD, "sgd", "1", true, `Dst[M,N] = Dst - lr·v, v = g, or with C[M,N] C = mu·C + g and v = C; g = A + decay·Dst
+Params: 0 lr, 1 mu, 2 decay as binary32. Each is one fma, the one of decay left out where that is 0. Cost: 6·M·N FLOP; every word once, what is written twice.`,
+		"MN--", 0, 3, false, sgd},
+	{AdamW, "adamw", "1", true, `Dst[M,N] = w - lr·((m/c1)/(sqrt(v/c2) + eps)), w = Dst - (lr·decay)·Dst
+A[M,N] the gradient g; C[2,M,N] holds m and v: m = b1·m + (1-b1)·g, v = b2·v + (1-b2)·(g·g).
+Params: 0 lr, 1 b1, 2 b2, 3 eps, 4 decay, 5 c1, 6 c2 as binary32; c1 = 1 - b1^t and c2 = 1 - b2^t at step t. Outermost sums are fmas. Cost: 20·M·N FLOP; every word once, what is written twice.`,
+		"MN--", 0, 7, false, adamw},
+	{ClipNorm, "clip_norm", "1", true, `Dst[M,N] = A·s, s = n > most ? most/n : 1, n = sqrt(B[1])
+Params: 0 most as binary32. B is a sum of squares, by reduce, of all that is to be clipped together. Dst may be A. Cost: M·N FLOP; every word once.`,
+		"MN--", 0, 1, true, clipNorm},
 }
 
 // rows has the row of each number in Table, one added; zero where there is none.

@@ -1,0 +1,121 @@
+package cpu
+
+import "idlemesh/gpu/kernel"
+
+// attentionBack computes what one head of the cache, and the heads that read it, are
+// given.
+func (o *call) attentionBack(kv int) {
+	c := o.c
+	heads, dim := int(c.N), int(c.K)
+	group, width, rows := heads/int(c.L), int(c.L)*dim, int(c.Params[1])
+	queries := int(c.M) * heads * dim
+	keys, values := floats(o.a)[queries+kv*dim:], floats(o.a)[queries+rows*width+kv*dim:]
+	dKeys, dValues := floats(o.dst)[queries+kv*dim:], floats(o.dst)[queries+rows*width+kv*dim:]
+	for t := range rows {
+		clear(dKeys[t*width:][:dim])
+		clear(dValues[t*width:][:dim])
+	}
+	s := o.borrow()
+	defer o.scratch.Put(s)
+	s.a, s.b = room(s.a, rows), room(s.b, rows)
+	scale := o.scaled()
+	for h := range group {
+		for i := range int(c.M) {
+			if stopped(o.stop) {
+				return
+			}
+			at := (i*heads + kv*group + h) * dim
+			q, dy, dq := floats(o.a)[at:][:dim], floats(o.b)[at:][:dim], floats(o.dst)[at:][:dim]
+			p := o.chances(s, q, keys, width, i)
+			d := s.b[:len(p)]
+			o.scores(d, dy, values, width, 1)
+			along := o.dot(p, d)
+			clear(dq)
+			for t, w := range p {
+				ds := float32(scale * float32(w*float32(d[t]-along)))
+				k, dk, dv := keys[t*width:][:dim], dKeys[t*width:][:dim], dValues[t*width:][:dim]
+				for j := range dim {
+					dq[j] = canon(fma(ds, k[j], dq[j]))
+					dk[j] = canon(fma(ds, q[j], dk[j]))
+					dv[j] = canon(fma(w, dy[j], dv[j]))
+				}
+			}
+		}
+	}
+}
+
+// scaled is the scale of an attention.
+func (o *call) scaled() float32 {
+	if o.c.Params[2] == 0 {
+		return 1 / sqrt(float32(o.c.K))
+	}
+	return o.param(2)
+}
+
+// chances returns how token i weighs the rows it sees, in the first scratch of s.
+func (o *call) chances(s *scratch, q, keys []float32, width, i int) []float32 {
+	seen := int(o.c.Params[1])
+	if o.c.Flags&kernel.Causal != 0 {
+		seen = int(o.c.Params[0]) + i + 1
+	}
+	p := s.a[:seen]
+	o.scores(p, q, keys, width, o.scaled())
+	o.divide(p, o.exponentials(p))
+	return p
+}
+
+// conv2dBackData computes one channel of one image.
+func (o *call) conv2dBackData(i int) {
+	c, w := o.c, o.c.Window()
+	groups, n, k := int(max(c.L, 1)), int(c.N), int(c.K)
+	channels, filters := k/groups, n/groups
+	image, channel := i/k, i%k
+	group := channel / channels
+	places, taps := w.OutHigh*w.OutWide, w.Kernel[0]*w.Kernel[1]
+	dst := frow(o.dst, i, w.High*w.Wide)
+	for at := range dst {
+		sum := float32(0)
+		for f := group * filters; f < (group+1)*filters; f++ {
+			dy := floats(o.a)[(image*n+f)*places:]
+			weights := floats(o.b)[(f*channels+channel%channels)*taps:]
+			for tap := range taps {
+				y, okY := before(at/w.Wide+w.Pad[0]-tap/w.Kernel[1]*w.Dilation[0], w.Stride[0], w.OutHigh)
+				x, okX := before(at%w.Wide+w.Pad[1]-tap%w.Kernel[1]*w.Dilation[1], w.Stride[1], w.OutWide)
+				if okY && okX {
+					sum = fma(dy[y*w.OutWide+x], weights[tap], sum)
+				}
+			}
+		}
+		dst[at] = canon(sum)
+	}
+}
+
+// before returns which place of a result lies stride apart from at, false if none.
+func before(at, stride, n int) (int, bool) {
+	return at / stride, at >= 0 && at%stride == 0 && at/stride < n
+}
+
+// conv2dBackFilter computes one channel of one filter.
+func (o *call) conv2dBackFilter(i int) {
+	c, w := o.c, o.c.Window()
+	groups, n, k := int(max(c.L, 1)), int(c.N), int(c.K)
+	channels := k / groups
+	filter := i / channels
+	channel := filter/(n/groups)*channels + i%channels
+	places, taps := w.OutHigh*w.OutWide, w.Kernel[0]*w.Kernel[1]
+	dst := frow(o.dst, i, taps)
+	for tap := range dst {
+		dy, dx := tap/w.Kernel[1]*w.Dilation[0]-w.Pad[0], tap%w.Kernel[1]*w.Dilation[1]-w.Pad[1]
+		sum := float32(0)
+		for image := range int(c.M) {
+			plane := floats(o.a)[(image*k+channel)*w.High*w.Wide:]
+			for place, g := range floats(o.b)[(image*n+filter)*places:][:places] {
+				y, x := place/w.OutWide*w.Stride[0]+dy, place%w.OutWide*w.Stride[1]+dx
+				if y >= 0 && y < w.High && x >= 0 && x < w.Wide {
+					sum = fma(g, plane[y*w.Wide+x], sum)
+				}
+			}
+		}
+		dst[tap] = canon(sum)
+	}
+}
