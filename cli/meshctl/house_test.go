@@ -49,7 +49,7 @@ const house = `
 3 ledger/quorum     | ledger/record ledger/tree ledger
 3 gpu               | gpu/kernel gpu/cpu gpu/simgpu
 
-4 mesh/gateway      | ledger/record ledger/account mesh/identity mesh/wire mesh/author mesh/market mesh/plan
+4 mesh/gateway      | ledger/record ledger/account mesh/identity mesh/wire mesh/author mesh/blob mesh/market mesh/plan
 4 mesh/client       | ledger/record ledger/tree mesh mesh/identity mesh/wire mesh/author mesh/blob
 4 sandbox/worker    | sandbox sandbox/frame sandbox/engine gpu gpu/kernel
 

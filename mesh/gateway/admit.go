@@ -6,6 +6,7 @@ import (
 
 	"idlemesh/ledger/record"
 	"idlemesh/mesh/author"
+	"idlemesh/mesh/blob"
 	"idlemesh/mesh/wire"
 )
 
@@ -67,6 +68,8 @@ func (g *Gateway) check(q wire.JobRequest) (body record.Body, err error) {
 		return body, wire.Refuse(wire.Invalid, fmt.Sprintf("submit: %d shards: want 1 to %d", t.Shards, maxTasks))
 	case len(q.Body) > maxBody:
 		return body, wire.Refuse(wire.Invalid, fmt.Sprintf("submit: a body of %d bytes: at most %d", len(q.Body), maxBody))
+	case blob.Sum(q.Body) != t.Body: // before any escrow opens
+		return body, wire.Refuse(wire.Invalid, "submit: the body is not the one that the job names")
 	case t.Expires < now:
 		return body, wire.Refuse(wire.Invalid, "submit: the job has expired; check this machine's clock")
 	case t.Expires > now+maxWait:

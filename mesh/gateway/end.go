@@ -144,7 +144,7 @@ func (g *Gateway) settle(ctx context.Context, j *job, c carried, end wire.LeaseE
 	if err := c.check(r.Value); err != nil {
 		return err
 	}
-	if err := g.keepManifest(j, c, r.Value, end.Manifest); err != nil {
+	if err := g.keepManifest(ctx, j, c, r.Value, end.Manifest); err != nil {
 		return err
 	}
 	v := record.Voucher{Lease: c.lease.Ref(), Epoch: l.Epoch, N: 1, Receipt: r.Ref()}

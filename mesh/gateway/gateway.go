@@ -29,6 +29,8 @@ type Blobs interface {
 	Bytes(ref record.Ref, max int64) ([]byte, error)
 	// Size returns how long a blob that is here is.
 	Size(ref record.Ref) (int64, bool)
+	// Fetch brings a blob here from one of its holders.
+	Fetch(ctx context.Context, ref record.Ref, size int64, progress func(int64), holders ...record.NodeID) error
 	// PinAll keeps blobs at least until then.
 	PinAll(until record.Millis, refs ...record.Ref) error
 }
@@ -75,6 +77,7 @@ type Gateway struct {
 	jobs     map[record.Ref]*job
 	live     map[record.Ref]bool   // those that have not ended
 	leases   map[record.Ref]tenure // that run
+	debts    []debt                // outputs that are still to be fetched
 	shelves  map[record.NodeID]*shelf
 	past     []past // jobs that have ended, the first to be forgotten in front
 	pastSize int    // tasks of theirs
@@ -200,6 +203,7 @@ func (g *Gateway) sweep(now record.Millis) {
 	defer g.mu.Unlock()
 	g.expireLocked(now)
 	g.clearLocked(now)
+	g.collectLocked(now)
 	for len(g.past) > 0 && g.past[0].at+keepEnded < now {
 		g.forgetLocked()
 	}

@@ -83,41 +83,15 @@ func refsOf(list []record.Blob) []record.Ref {
 	return refs
 }
 
-// keepManifest stores what a receipt says the task left, once all of it is here, and
-// lets the tenant fetch it.
-func (g *Gateway) keepManifest(j *job, c carried, r record.Receipt, sealed []byte) error {
-	if r.Outputs == (record.Ref{}) {
-		return nil
-	}
-	until := (g.now() + c.terms.Retention).WholeHour()
-	if len(sealed) > 0 { // a large one was pushed like an output
-		refs, err := g.cfg.Blobs.PutAll(until, sealed)
-		if err != nil {
-			return fmt.Errorf("manifest: %w", err)
-		}
-		if refs[0] != r.Outputs {
-			return lie("the manifest is not the one that it names")
-		}
-	}
-	m, err := g.readManifest(r.Outputs)
-	if err != nil {
-		return fmt.Errorf("manifest: %w", err)
-	}
-	if err := c.checkManifest(m, g.cfg.Blobs.Size); err != nil {
-		return err
-	}
-	if err := g.cfg.Blobs.PinAll(until, append(refsOf(outputs(m)), r.Outputs)...); err != nil {
-		return fmt.Errorf("manifest: %w", err)
-	}
-	g.grantOutputs(j, r, m, until)
-	return nil
-}
-
 func (g *Gateway) readManifest(ref record.Ref) (m record.Manifest, err error) {
 	sealed, err := g.cfg.Blobs.Bytes(ref, maxManifest)
 	if err != nil {
 		return m, err
 	}
+	return g.openManifest(sealed)
+}
+
+func (g *Gateway) openManifest(sealed []byte) (m record.Manifest, err error) {
 	plain, err := g.opener.Open(sealed, wire.SealManifest)
 	if err != nil {
 		return m, err

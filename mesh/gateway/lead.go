@@ -146,12 +146,12 @@ func (g *Gateway) run(ctx context.Context, j *job, c carried) (wire.LeaseEvent, 
 	longest := min(record.Millis(c.terms.Limits.Wall).Duration(), maxWall*time.Millisecond) + staging
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, wire.Refuse(wire.Invalid, "the provider has sent no receipt long after the job's time limit"))
 	defer cancel()
-	heard := time.Now()
+	heard, p := time.Now(), &pace{}
 	if c.again {
 		heard = heard.Add(comeBack - silence)
 	}
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		end, err := g.hear(ctx, j, c.lease.Value, req, &heard)
+		end, err := g.hear(ctx, j, c.lease.Value, req, &heard, p)
 		if !wire.Is(err, wire.Unavailable) || time.Since(heard) >= silence {
 			return end, err
 		}
@@ -164,7 +164,7 @@ func (g *Gateway) run(ctx context.Context, j *job, c carried) (wire.LeaseEvent, 
 }
 
 // hear follows one stream of a run. It notes when it heard of it last.
-func (g *Gateway) hear(ctx context.Context, j *job, l record.Lease, req wire.StartRequest, heard *time.Time) (wire.LeaseEvent, error) {
+func (g *Gateway) hear(ctx context.Context, j *job, l record.Lease, req wire.StartRequest, heard *time.Time, p *pace) (wire.LeaseEvent, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := time.AfterFunc(silence-time.Since(*heard), func() { cancel(wire.Refuse(wire.Unavailable, "the provider is silent")) })
@@ -187,6 +187,9 @@ func (g *Gateway) hear(ctx context.Context, j *job, l record.Lease, req wire.Sta
 		}
 		if !e.Beat {
 			g.said(j, l, e)
+		}
+		if err := p.wait(ctx); err != nil {
+			return e, err
 		}
 		g.mu.Lock()
 		stop := j.cancelled

@@ -91,6 +91,11 @@ func (c carried) checkManifest(m record.Manifest, size func(record.Ref) (int64, 
 			return lie(fmt.Sprintf("an output named %.60q, or out of order", o.Name))
 		}
 	}
+	for _, x := range m.Metrics {
+		if math.IsNaN(x.Value) || math.IsInf(x.Value, 0) { // providers leave them out
+			return lie(fmt.Sprintf("metric %.60q is no number", x.Name))
+		}
+	}
 	left := c.terms.Limits.Output
 	for _, b := range outputs(m) {
 		switch n, here := size(b.Ref); {

@@ -113,6 +113,9 @@ func TestLyingManifest(t *testing.T) {
 		"not here":           {record.Manifest{Stdout: record.Blob{Size: 5}}, false},
 		"another size":       {record.Manifest{Stdout: record.Blob{Ref: record.Ref{7}, Size: 8}}, false},
 		"half a key":         {record.Manifest{Stdout: record.Blob{Ref: record.Ref{7}, Size: 7, Key: make([]byte, 16)}}, false},
+		"a measure":          {record.Manifest{Metrics: []record.Metric{{Name: "loss", Value: -0.5}}}, true},
+		"no number":          {record.Manifest{Metrics: []record.Metric{{Name: "loss", Value: math.NaN()}}}, false},
+		"no finite number":   {record.Manifest{Metrics: []record.Metric{{Name: "loss", Value: math.Inf(-1)}}}, false},
 		"a long story":       {record.Manifest{Error: strings.Repeat("x", maxError+1)}, false},
 	} {
 		if err := c.checkManifest(tc.m, size); (err == nil) != tc.ok {

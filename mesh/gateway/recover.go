@@ -144,10 +144,16 @@ func (g *Gateway) foldOutputs(j *job, at record.Millis, r record.Receipt) {
 	}
 	m, err := g.readManifest(r.Outputs)
 	if err != nil {
-		g.cfg.Log.Warn("manifest", "job", j.ref.JobID(), "err", err)
+		g.owe(debt{j, r, g.providerOf(j, r), until}, err)
 		return
 	}
 	g.grantOutputs(j, r, m, until)
+}
+
+func (g *Gateway) providerOf(j *job, r record.Receipt) record.NodeID {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return j.tasks[r.Shard].info.Node
 }
 
 // jobOf returns the job that an entry is about, nil when it is another gateway's. Its

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"idlemesh/ledger/record"
+	"idlemesh/mesh/blob"
 	"idlemesh/mesh/wire"
 )
 
@@ -56,7 +57,13 @@ func (p *Provider) handOver(ctx context.Context, l *lease, gateway record.NodeID
 		sealed = nil
 	}
 	if gateway != p.cfg.Key.ID() { // else it is one store
-		if err := p.push(ctx, send, gateway); err != nil {
+		err := p.push(ctx, send, gateway)
+		if noRoom(err) { // he pays all the same, and fetches them once he can
+			p.cfg.Log.Warn("outputs stay here", "gateway", gateway.Short(), "err", err)
+			l.mu.Lock()
+			l.unsent = true
+			l.mu.Unlock()
+		} else if err != nil {
 			return wire.LeaseEvent{}, lost(err)
 		}
 	}
@@ -64,6 +71,9 @@ func (p *Provider) handOver(ctx context.Context, l *lease, gateway record.NodeID
 	s, err := record.Sign(p.cfg.Key, r)
 	return wire.LeaseEvent{Receipt: &s, Manifest: sealed}, err
 }
+
+// noRoom reports whether a gateway has refused a blob for want of room.
+func noRoom(err error) bool { return errors.Is(err, blob.ErrFull) || errors.Is(err, blob.ErrQuota) }
 
 // resumeLocked goes on with a lease from before a restart: its receipt is told again, to
 // whoever may hear it.

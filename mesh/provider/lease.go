@@ -24,11 +24,13 @@ type lease struct {
 
 	mu      sync.Mutex
 	last    *wire.LeaseEvent // newest progress
+	spoke   time.Time        // when listeners had some last
 	end     *wire.LeaseEvent
 	err     error
 	left    bool // the node closed before the end
 	endedAt record.Millis
 	told    bool         // somebody has heard the end
+	unsent  bool         // the gateway had no room for the outputs
 	outputs []record.Ref // that tenant and gateway may fetch
 	ears    map[chan *wire.LeaseEvent]bool
 	finish  chan struct{} // closed at the end
@@ -36,11 +38,12 @@ type lease struct {
 
 const (
 	beatEvery  = 2 * time.Second
-	keepFor    = 10 * 60_000    // milliseconds that a lease whose end was told answers
-	keepUntold = 24 * 3_600_000 // milliseconds that one answers whose gateway is away
-	maxEnded   = 4096           // ended leases that answer
-	maxInline  = 1 << 20        // bytes of a manifest that comes with its receipt; a larger one goes like an output
-	ear        = 256            // events that wait for one listener
+	hush       = 50 * time.Millisecond // between two tellings of progress
+	keepFor    = 10 * 60_000           // milliseconds that a lease whose end was told answers
+	keepUntold = 24 * 3_600_000        // milliseconds that one answers whose gateway is away
+	maxEnded   = 4096                  // ended leases that answer
+	maxInline  = 1 << 20               // bytes of a manifest that comes with its receipt; a larger one goes like an output
+	ear        = 256                   // events that wait for one listener
 )
 
 var (
@@ -82,13 +85,23 @@ func (p *Provider) start(ctx context.Context, c wire.Caller, q wire.StartRequest
 func (l *lease) relay(ctx context.Context, events chan *wire.LeaseEvent, send func(wire.LeaseEvent) error) error {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
+	var sent *wire.LeaseEvent // progress
 	for {
 		var err error
 		select {
 		case e := <-events:
+			if e.Channel == 0 {
+				sent = e
+			}
 			err = send(*e)
 		case <-beat.C:
-			err = send(wire.LeaseEvent{Beat: true})
+			e := &wire.LeaseEvent{Beat: true}
+			l.mu.Lock()
+			if l.last != nil && l.last != sent { // it came too soon after another
+				e, sent = l.last, l.last
+			}
+			l.mu.Unlock()
+			err = send(*e)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-l.finish:
@@ -294,6 +307,11 @@ func (l *lease) say(e wire.LeaseEvent) {
 	defer l.mu.Unlock()
 	if e.Channel == 0 {
 		l.last = &e
+		now := time.Now()
+		if now.Sub(l.spoke) < hush {
+			return // listeners have it at the next beat, unless newer comes before
+		}
+		l.spoke = now
 	}
 	for c := range l.ears {
 		select {
@@ -354,7 +372,7 @@ func (p *Provider) forget() {
 func (l *lease) until() record.Millis {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.told {
+	if l.told && !l.unsent {
 		return l.endedAt + keepFor
 	}
 	return l.endedAt + keepUntold
@@ -365,6 +383,11 @@ func (l *lease) until() record.Millis {
 func (p *Provider) MayRead(peer record.NodeID, ref record.Ref) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, n := range p.notes {
+		if (n.Job.By() == peer || n.Job.Value.Delegate == peer) && n.Receipt != nil && (n.Receipt.Outputs == ref || slices.Contains(n.Outputs, ref)) {
+			return true
+		}
+	}
 	for _, l := range p.leases {
 		if l.job.By() != peer && l.job.Value.Delegate != peer {
 			continue

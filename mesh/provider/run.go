@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -247,6 +248,9 @@ func (p *Provider) manifest(r *run, l *lease, gateway record.NodeID, res sandbox
 	}
 	slices.SortFunc(m.Outputs, func(a, b record.Output) int { return cmp.Compare(a.Name, b.Name) })
 	for _, x := range res.Metrics {
+		if math.IsNaN(x.Value) || math.IsInf(x.Value, 0) {
+			continue // no number, and no gateway takes it
+		}
 		m.Metrics = append(m.Metrics, record.Metric{Name: x.Name, Value: x.Value})
 	}
 	plain, err := record.Encode(m)
@@ -270,7 +274,7 @@ func (p *Provider) push(ctx context.Context, refs []record.Ref, gateway record.N
 		if err == nil {
 			return nil
 		}
-		if errors.Is(err, blob.ErrDenied) || errors.Is(err, blob.ErrFull) || errors.Is(err, blob.ErrMissing) {
+		if noRoom(err) || errors.Is(err, blob.ErrDenied) || errors.Is(err, blob.ErrMissing) {
 			return fmt.Errorf("hand over: %w", err)
 		}
 		select {
