@@ -40,6 +40,7 @@ const house = `
 
 2 mesh/wire         | ledger/record
 2 gpu/simgpu        | gpu/kernel gpu/nvml gpu/cpu
+2 gpu/kerneltest/onnx | gpu/kernel gpu/kerneltest
 2 sandbox/engine    | gpu/kernel sandbox
 2 ledger            | ledger/record ledger/account ledger/tree
 
@@ -85,7 +86,7 @@ var owners = map[string]string{
 	"github.com/urfave/cli/v2":         "cli",
 	"github.com/mmcloughlin/avo":       "", // only gpu/cpu/asm, a module of its own, writes kernels with it
 	"C":                                "",
-	"testing":                          "gpu/kerneltest mesh/meshtest",
+	"testing":                          "gpu/kerneltest gpu/kerneltest/onnx mesh/meshtest",
 	"os/exec":                          "sandbox cli",
 }
 
