@@ -236,7 +236,8 @@ func TestNoGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer quiet.Close()
-	if err := initMesh(u.home, "far", quiet.LocalAddr().String(), false, u.key, u.key.PublicKey()); err != nil {
+	far := []record.Member{{Key: u.key.PublicKey(), Addr: quiet.LocalAddr().String()}}
+	if err := initMesh(u.home, "far", far, 0, false, u.key, u.key.PublicKey()); err != nil {
 		t.Fatal(err)
 	}
 	m, ok, err := joinedMesh(u.home)

@@ -122,7 +122,7 @@ func (d *devMesh) prepare() (err error) {
 	if err == nil && !ok {
 		var addr string
 		if addr, err = freeAddr(); err == nil {
-			err = initMesh(home, "dev (simulated)", addr, true, first, d.mint.PublicKey())
+			err = initMesh(home, "dev (simulated)", []record.Member{{Key: first.PublicKey(), Addr: addr}}, 0, true, first, d.mint.PublicKey())
 		}
 		if err == nil {
 			m, _, err = joinedMesh(home)

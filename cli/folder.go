@@ -71,7 +71,7 @@ func openFolder(c *cli.Context) (*folder, error) {
 		return nil, err
 	}
 	f.mux.Roles = func(record.NodeID) wire.Role { return wire.Anyone }
-	keeper.New(f.ledger, f.ledger).Register(&f.mux)
+	keeper.New(f.ledger, keeper.Config{}).Register(&f.mux)
 	return f, nil
 }
 

@@ -14,16 +14,20 @@ func (t terminal) keyCommand() *cli.Command {
 	return &cli.Command{Name: "key", Usage: "your key, which is your account", Subcommands: append([]*cli.Command{
 		{
 			Name: "new", Usage: "make the key of this home; the first submit does it too",
-			Description: "meshctl key new\nmeshctl key new -o name",
+			Description: "meshctl key new\nmeshctl key new --node",
+			Flags:       []cli.Flag{nodeKeyFlag},
 			Action:      func(c *cli.Context) error { return t.key(c, true) },
 		},
 		{
 			Name: "show", Usage: "show whose key this home has",
 			Description: "meshctl key show\nmeshctl key show -o json",
+			Flags:       []cli.Flag{nodeKeyFlag},
 			Action:      func(c *cli.Context) error { return t.key(c, false) },
 		},
 	}, t.keyChanges()...)}
 }
+
+var nodeKeyFlag = &cli.BoolFlag{Name: "node", Usage: "the key of this home's node, by which a mesh file names it"}
 
 type keyView struct {
 	Account string `json:"account"`
@@ -40,12 +44,15 @@ func (t terminal) key(c *cli.Context, make bool) error {
 	if err != nil {
 		return err
 	}
-	path := keyFile(dir)
+	path, again := keyFile(dir), "meshctl key new"
+	if c.Bool("node") {
+		path, again = nodeKeyFile(dir), "meshctl key new --node"
+	}
 	switch _, err := os.Lstat(path); {
 	case err == nil && make:
 		return usage("meshctl key show", "key new: %s is there already: move it away to get another, and with it another account", path)
 	case errors.Is(err, fs.ErrNotExist) && !make:
-		return &refusal{status: 5, text: "key show: this home has no key yet: " + path, next: "meshctl key new"}
+		return &refusal{status: 5, text: "key show: this home has no key yet: " + path, next: again}
 	}
 	k, err := identity.Open(path)
 	if err != nil {

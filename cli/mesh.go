@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,10 +24,15 @@ func (t terminal) meshCommand() *cli.Command {
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "name", Usage: "call it `NAME`", Value: "mesh"},
 				&cli.StringFlag{Name: "addr", Usage: "others reach the gateway at `HOST:PORT`", Value: "127.0.0.1:" + port},
+				&cli.StringSliceFlag{Name: "keeper", Usage: "name one more keeper, `KEY@HOST:PORT`; KEY is what key new --node shows there"},
+				&cli.UintFlag{Name: "quorum", Usage: "have `N` keepers sign each tree head (more than half of them)"},
 				&cli.BoolFlag{Name: "simulated", Usage: "let simulated devices earn: for demonstrations"},
 			},
 			Description: "meshctl mesh init --name home --addr 192.0.2.7:7117\nmeshctl node run --gateway --keeper --provider",
 			Action:      t.meshInit,
+		},
+		{
+			Name: "keeper", Usage: "the keepers that share the ledger", Subcommands: t.keeperCommands(),
 		},
 		{
 			Name: "join", Usage: "join a mesh, by a node's address and the mesh's id", ArgsUsage: "ADDR#MESHID",
@@ -95,18 +101,22 @@ func (t terminal) meshInit(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := initMesh(dir, name, addr, c.Bool("simulated"), host, key.PublicKey()); err != nil {
+	keepers, err := keepersOf(c, record.Member{Key: host.PublicKey(), Addr: addr})
+	if err != nil {
+		return err
+	}
+	if err := initMesh(dir, name, keepers, uint8(c.Uint("quorum")), c.Bool("simulated"), host, key.PublicKey()); err != nil {
 		return err
 	}
 	return t.meshShow(c, dir)
 }
 
-// initMesh makes a mesh of one gateway and keeper, and makes it the home's.
-func initMesh(home, name, addr string, simulated bool, host identity.Key, mint record.PublicKey) error {
-	me := []record.Member{{Key: host.PublicKey(), Addr: addr}}
+// initMesh makes a mesh whose first keeper, host, is also its gateway, and makes it the
+// home's. A quorum of zero is more than half of the keepers.
+func initMesh(home, name string, keepers []record.Member, quorum uint8, simulated bool, host identity.Key, mint record.PublicKey) error {
 	p := record.DefaultParams()
 	p.AllowSimulated = simulated
-	m, err := record.Sign(host, record.Mesh{Name: name, Keepers: me, Quorum: 1, Mint: mint, Gateways: me, Params: p, Created: record.At(time.Now())})
+	m, err := record.Sign(host, record.Mesh{Name: name, Keepers: keepers, Quorum: cmp.Or(quorum, uint8(len(keepers)/2+1)), Mint: mint, Gateways: keepers[:1], Params: p, Created: record.At(time.Now())})
 	if err != nil {
 		return fmt.Errorf("mesh init: %w", err)
 	}

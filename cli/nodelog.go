@@ -19,7 +19,7 @@ type eventLog struct {
 func newEventLog(w io.Writer) eventLog { return eventLog{mu: &sync.Mutex{}, w: w} }
 
 // Enabled implements slog.Handler.
-func (e eventLog) Enabled(context.Context, slog.Level) bool { return true }
+func (e eventLog) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelDebug }
 
 // Handle implements slog.Handler.
 func (e eventLog) Handle(_ context.Context, r slog.Record) error {

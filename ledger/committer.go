@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 
 	"idlemesh/ledger/record"
@@ -13,6 +14,10 @@ import (
 type Orderer interface {
 	Order(ctx context.Context, batch []record.Raw) ([]Outcome, error)
 }
+
+// ErrUnordered is what an Orderer returns while it cannot order, or when it does not
+// know whether it did: append the batch again, under the same idempotency keys.
+var ErrUnordered = errors.New("no order now")
 
 // A Committer gathers concurrent appends into batches, so that many entries share one
 // sync, and hands them to its Orderer. Whoever finds nobody committing commits for all

@@ -45,7 +45,7 @@ const house = `
 2 ledger            | ledger/record ledger/account ledger/tree
 
 3 mesh/provider     | ledger/record ledger/tree gpu/kernel gpu/nvml sandbox mesh/identity mesh/wire mesh/blob mesh/policy
-3 mesh/keeper       | ledger/record ledger/account ledger mesh/wire
+3 mesh/keeper       | ledger/record ledger/account ledger/tree ledger mesh/wire
 3 mesh/author       | ledger/record mesh/wire
 3 ledger/quorum     | ledger/record ledger/tree ledger
 3 gpu               | gpu/kernel gpu/cpu gpu/simgpu
@@ -54,7 +54,7 @@ const house = `
 4 mesh/client       | ledger/record ledger/tree mesh mesh/identity mesh/wire mesh/author mesh/blob
 4 sandbox/worker    | sandbox sandbox/frame sandbox/engine gpu gpu/kernel
 
-5 mesh/node         | ledger/record ledger sandbox mesh mesh/identity mesh/wire mesh/author mesh/blob mesh/policy mesh/gateway mesh/provider mesh/keeper
+5 mesh/node         | ledger/record ledger ledger/quorum sandbox mesh mesh/identity mesh/wire mesh/author mesh/blob mesh/policy mesh/gateway mesh/provider mesh/keeper
 
 6 cli               | ledger/record ledger/account ledger/books ledger/tree ledger gpu/nvml gpu/simgpu sandbox sandbox/worker mesh/identity mesh/policy mesh/wire mesh/client mesh/keeper mesh/provider mesh/node
 6 mesh/meshtest     | ledger/record ledger sandbox/worker mesh/identity mesh/client mesh/node

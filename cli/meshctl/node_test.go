@@ -21,11 +21,14 @@ func TestNodeScripts(t *testing.T) {
 	probe := buildProbe(t)
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/node",
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"until": until, "crash": crash, "name": name, "status": status},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"until": until, "crash": crash, "name": name, "public": public, "status": status},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("IDLEMESH_HOME", filepath.Join(e.WorkDir, "home"))
 			// Below the ports that the system gives to others.
-			e.Setenv("ADDR", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(10_000)))
+			port := 20_000 + rand.IntN(10_000)
+			for i, name := range []string{"ADDR", "ADDR2", "ADDR3"} {
+				e.Setenv(name, fmt.Sprintf("127.0.0.1:%d", port+i))
+			}
 			return os.Link(probe, filepath.Join(e.WorkDir, "probe.wasm"))
 		},
 	})
@@ -62,6 +65,18 @@ func crash(ts *testscript.TestScript, neg bool, args []string) {
 	p, err := os.FindProcess(h.PID)
 	ts.Check(err)
 	ts.Check(p.Kill())
+}
+
+// public writes the public key that a JSON file has to another file.
+func public(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: public FILE JSON")
+	}
+	var k struct {
+		Key string `json:"public_key"`
+	}
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &k))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(k.Key), 0o600))
 }
 
 // name sets a variable to what a file has.

@@ -48,6 +48,19 @@ func (m *Member) Head(ctx context.Context) tree.Head {
 	return m.signed(ctx, m.cfg.Ledger.Head().Size)
 }
 
+// HeadAt returns the tree head of a size that the log has reached, signed by a quorum.
+func (m *Member) HeadAt(ctx context.Context, size uint64) (tree.Head, error) {
+	own, err := m.cfg.Ledger.HeadAt(size)
+	if err != nil {
+		return own, err
+	}
+	head, ok := m.collect(ctx, own)
+	if !ok {
+		return head, fmt.Errorf("%w: no quorum of keepers signs a head of %d entries now", ErrNoLeader, size)
+	}
+	return head, nil
+}
+
 // signed returns a quorum's head of at least size, or the best there is.
 func (m *Member) signed(ctx context.Context, size uint64) tree.Head {
 	ctx, cancel := context.WithTimeout(ctx, signTime)

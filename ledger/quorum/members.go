@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -47,13 +48,15 @@ func (m *Member) lookAgain() time.Duration { return m.cfg.Heartbeat }
 // join forms the quorum with the other keepers of the mesh file, or is taken in by one
 // that exists. It returns when this keeper is a member, or ctx ends.
 func (m *Member) join(ctx context.Context) {
+	why := ""
 	for ctx.Err() == nil {
 		r := m.running()
 		if r == nil || m.name.in(members(r)) {
 			return
 		}
-		if err := m.joinOnce(ctx, r); err != nil {
-			m.cfg.Log.Debug("quorum: not a member yet", "err", err)
+		if err := m.joinOnce(ctx, r); err != nil && err.Error() != why {
+			why = err.Error()
+			m.cfg.Log.Info("quorum: this keeper waits", "for", why)
 		}
 		select {
 		case <-time.After(m.lookAgain()):
@@ -65,12 +68,10 @@ func (m *Member) join(ctx context.Context) {
 func (m *Member) joinOnce(ctx context.Context, r *raft.Raft) error {
 	first := raft.Configuration{}
 	for _, k := range m.cfg.Mesh.Value.Keepers {
-		id, s := k.Key.ID(), m.state()
-		if id != m.id {
-			var err error
-			if s, err = call[ask, state](ctx, m, id, forAsk, ask{}); err != nil {
-				return fmt.Errorf("keeper %s: %w", id.Short(), err)
-			}
+		id := k.Key.ID()
+		s, err := m.stateOf(ctx, id)
+		if err != nil {
+			return fmt.Errorf("keeper %s: %w", id.Short(), err)
 		}
 		n, err := parseName(s.Name)
 		if err != nil || n.id != id {
@@ -186,7 +187,12 @@ func voters(c raft.Configuration) (out []raft.Server) {
 
 // tend gives members that have caught up their votes, while this keeper leads.
 func (m *Member) tend(ctx context.Context) {
+	var before record.NodeID
 	for ctx.Err() == nil {
+		if id, ok := m.Leader(); ok && id != before {
+			before = id
+			m.cfg.Log.Info("quorum: a keeper leads", "keeper", id.Short(), "here", id == m.id)
+		}
 		if r, err := m.leading(); err == nil {
 			for _, s := range members(r).Servers {
 				if s.Suffrage != raft.Voter {
@@ -275,19 +281,33 @@ func (m *Member) Members(ctx context.Context) []Status {
 		conf = members(r)
 	}
 	leader, _ := m.Leader()
-	var all []Status
-	for _, k := range m.cfg.Mesh.Value.Keepers {
-		s := Status{ID: k.Key.ID()}
+	ctx, cancel := context.WithTimeout(ctx, upTime)
+	defer cancel()
+	all := make([]Status, len(m.cfg.Mesh.Value.Keepers))
+	var wg sync.WaitGroup
+	for i, k := range m.cfg.Mesh.Value.Keepers {
+		s := &all[i]
+		s.ID = k.Key.ID()
 		server, ok := lives(conf, s.ID)
 		s.Member, s.Votes, s.Leads = ok, ok && server.Suffrage == raft.Voter, s.ID == leader
-		st, err := m.state(), error(nil)
-		if s.ID != m.id {
-			st, err = call[ask, state](ctx, m, s.ID, forAsk, ask{})
-		}
-		if s.Up = err == nil; s.Up {
-			s.Size, s.Ahead = st.Size, (st.Now - record.At(m.cfg.Now())).Duration()
-		}
-		all = append(all, s)
+		wg.Go(func() {
+			st, err := m.stateOf(ctx, s.ID)
+			if s.Up = err == nil; s.Up {
+				s.Size, s.Ahead = st.Size, (st.Now - record.At(m.cfg.Now())).Duration()
+			}
+		})
 	}
+	wg.Wait()
 	return all
+}
+
+// upTime is how long a keeper has to say that it is up.
+const upTime = 2 * time.Second
+
+// stateOf is what a keeper, this one or another, says of itself.
+func (m *Member) stateOf(ctx context.Context, id record.NodeID) (state, error) {
+	if id == m.id {
+		return m.state(), nil
+	}
+	return call[ask, state](ctx, m, id, forAsk, ask{})
 }

@@ -75,7 +75,7 @@ func (c Config) withDefaults() Config {
 var (
 	// ErrNoLeader is returned while nobody leads, or when the leader was lost under a
 	// batch: its fate is unknown, so append it again, under the same idempotency keys.
-	ErrNoLeader = errors.New("no keeper leads now")
+	ErrNoLeader = fmt.Errorf("%w: no keeper leads", ledger.ErrUnordered)
 	// ErrClock is returned where a batch's time and a keeper's clock are more than 30 s
 	// apart.
 	ErrClock = errors.New("ledger time and the keeper's clock are too far apart")
@@ -83,13 +83,17 @@ var (
 	ErrMember = errors.New("keepers cannot be changed so")
 )
 
-// A NotLeaderError is returned by a keeper that follows: ask the leader.
+// A NotLeaderError is returned by a keeper that follows: ask the leader. It is a
+// ledger.ErrUnordered.
 type NotLeaderError struct{ Leader record.NodeID }
 
 // Error names the leader.
 func (e *NotLeaderError) Error() string {
 	return "this keeper follows; " + e.Leader.Short() + " leads"
 }
+
+// Unwrap returns ledger.ErrUnordered.
+func (e *NotLeaderError) Unwrap() error { return ledger.ErrUnordered }
 
 // A Member is one keeper's part in the quorum. It is a ledger.Orderer, and safe for
 // concurrent use.
@@ -106,6 +110,7 @@ type Member struct {
 
 	mu   sync.Mutex
 	raft *raft.Raft // while Run runs
+	term uint64     // in which this keeper led and had applied all before it
 	why  error
 }
 

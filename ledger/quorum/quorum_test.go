@@ -107,7 +107,7 @@ var quiet = slog.New(slog.DiscardHandler)
 
 func logTo() *slog.Logger {
 	if os.Getenv("IDLEMESH_TEST_LOG") != "" {
-		return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug - 4}))
 	}
 	return quiet
 }

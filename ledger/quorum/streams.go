@@ -61,6 +61,7 @@ const (
 	forAsk  = 'a' // ask → state
 	forSign = 's' // signRequest → signReply
 	forJoin = 'j' // joinRequest → joinReply
+	forRead = 'f' // ask → readReply
 )
 
 // A hello says whom raft's stream is meant for.
@@ -345,6 +346,8 @@ func (m *Member) Serve(ctx context.Context, from record.NodeID, s io.ReadWriteCl
 		answer(c, func(q signRequest) signReply { return m.sign(ctx, q) })
 	case forJoin:
 		answer(c, func(q joinRequest) joinReply { return m.admit(from, q) })
+	case forRead:
+		answer(c, func(ask) readReply { return m.read() })
 	}
 }
 

@@ -9,6 +9,7 @@ package author
 import (
 	"context"
 	"crypto"
+	"crypto/ed25519"
 	"errors"
 	"sync"
 	"time"
@@ -19,10 +20,9 @@ import (
 
 // An Author is safe for concurrent use.
 type Author struct {
-	key  crypto.Signer
-	open wire.Opener
-	mesh record.Mesh
-	turn chan struct{} // holds one token: whoever has put it in writes
+	key     crypto.Signer
+	keepers *wire.Keepers
+	turn    chan struct{} // holds one token: whoever has put it in writes
 
 	// next is the number that a stream goes on with, as far as is known; guarded by
 	// turn. A keeper corrects a wrong one.
@@ -53,16 +53,24 @@ type Place struct {
 }
 
 const (
-	answer = 10 * time.Second // that a keeper has
+	answer = 10 * time.Second // that the keepers have
 
 	maxBatch  = 256  // entries in one request
 	maxTries  = 8    // corrections of one entry's number
 	maxStream = 4096 // streams whose number is remembered
 )
 
+func idOf(key crypto.Signer) record.NodeID {
+	pub, ok := key.Public().(ed25519.PublicKey)
+	if !ok {
+		return record.NodeID{} // signing says so
+	}
+	return record.IDOf(pub)
+}
+
 // New returns an author that signs with key and writes to a keeper of m.
 func New(key crypto.Signer, o wire.Opener, m record.Mesh) *Author {
-	return &Author{key: key, open: o, mesh: m, turn: make(chan struct{}, 1), next: map[record.Ref]uint64{}}
+	return &Author{key: key, keepers: wire.KeepersOf(m, o, idOf(key)), turn: make(chan struct{}, 1), next: map[record.Ref]uint64{}}
 }
 
 // Append returns where e stands once it is durable. The author fills in V and Seq;
@@ -119,24 +127,19 @@ func (a *Author) send(ctx context.Context, drafts []*draft) (rep wire.Appended, 
 	if err := a.sign(drafts, req.Entries); err != nil {
 		return rep, err
 	}
-	for _, k := range a.mesh.Keepers {
-		rep, err = a.call(ctx, k.Key.ID(), req)
-		if err == nil && len(rep.Results) != len(drafts) {
-			err = errors.New("append: the keeper answered for other entries")
-		}
-		if !wire.Is(err, wire.Unavailable) {
-			break
-		}
+	rep, err = a.call(ctx, req)
+	if err == nil && len(rep.Results) != len(drafts) {
+		err = errors.New("append: the keeper answered for other entries")
 	}
 	return rep, err
 }
 
-// call gives a keeper so long for an answer: those who wait behind must not wait for one
-// that is gone.
-func (a *Author) call(ctx context.Context, keeper record.NodeID, req wire.AppendRequest) (wire.Appended, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, answer, wire.Refuse(wire.Unavailable, "append: the keeper does not answer"))
+// call gives the keepers so long for an answer: those who wait behind must not wait for
+// one that is gone. An entry that two of them got stands once, by its key.
+func (a *Author) call(ctx context.Context, req wire.AppendRequest) (wire.Appended, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, answer, wire.Refuse(wire.Unavailable, "append: the keepers do not answer"))
 	defer cancel()
-	return wire.Call(ctx, a.open, keeper, wire.Append, req)
+	return wire.Ask(ctx, a.keepers, wire.Append, req)
 }
 
 // sign fills raws in parallel: a signature costs as much as everything else here.

@@ -6,6 +6,7 @@ package client
 
 import (
 	"context"
+	"crypto"
 	"errors"
 	"fmt"
 	"io"
@@ -44,6 +45,7 @@ type Client struct {
 	end     *mesh.Endpoint
 	blobs   *blob.Store
 	author  *author.Author
+	keepers *wire.Keepers
 	sealer  *identity.Sealer
 	opener  *identity.Opener
 	now     func() time.Time
@@ -83,7 +85,7 @@ func Dial(ctx context.Context, key identity.Key, m record.Signed[record.Mesh], c
 		return nil, fmt.Errorf("dial: %w", err)
 	}
 	return &Client{key: key, mesh: m, gateway: gw, end: end, blobs: blobs, author: author.New(key, end, m.Value),
-		sealer: identity.NewSealer(), opener: opener, now: c.Now, sent: map[record.Ref]time.Time{}}, nil
+		keepers: wire.KeepersOf(m.Value, end, key.ID()), sealer: identity.NewSealer(), opener: opener, now: c.Now, sent: map[record.Ref]time.Time{}}, nil
 }
 
 func connect(key identity.Key, m record.Mesh, c Config) (*mesh.Endpoint, error) {
@@ -191,6 +193,22 @@ func (c *Client) Deposit(ctx context.Context, to record.NodeID, amount record.Am
 	return c.author.Append(ctx, record.Entry{Kind: record.TypeDeposit, Idem: blob.Sum(b), Deposit: &d})
 }
 
+// Keepers yields what a keeper knows of all that the mesh file names.
+func (c *Client) Keepers(ctx context.Context) iter.Seq2[wire.KeeperInfo, error] {
+	return wire.AskStream(ctx, c.keepers, wire.Quorum, wire.QuorumRequest{})
+}
+
+// SeatKeeper makes a keeper that the mesh file names a member of the quorum, or with
+// remove ends that, by the order of a keeper's key.
+func (c *Client) SeatKeeper(ctx context.Context, by crypto.Signer, id record.NodeID, remove bool) error {
+	s, err := record.Sign(by, wire.Seating{Mesh: c.mesh.Ref(), Keeper: id, Remove: remove, At: record.At(c.now())})
+	if err != nil {
+		return err
+	}
+	_, err = wire.Ask(ctx, c.keepers, wire.Seat, wire.SeatRequest{Seating: s})
+	return err
+}
+
 // Balance returns what a party owns.
 func (c *Client) Balance(ctx context.Context, of record.NodeID) (wire.BalanceReply, error) {
 	return c.BalanceAt(ctx, of, 0)
@@ -199,10 +217,8 @@ func (c *Client) Balance(ctx context.Context, of record.NodeID) (wire.BalanceRep
 // BalanceAt returns what a party owned when the log had that many entries; zero means
 // now.
 func (c *Client) BalanceAt(ctx context.Context, of record.NodeID, size uint64) (wire.BalanceReply, error) {
-	return wire.Call(ctx, c.end, c.keeper(), wire.Balance, wire.BalanceRequest{Of: of, At: size})
+	return wire.Ask(ctx, c.keepers, wire.Balance, wire.BalanceRequest{Of: of, At: size})
 }
-
-func (c *Client) keeper() record.NodeID { return c.mesh.Value.Keepers[0].Key.ID() }
 
 // Manifest returns what a task left, from its receipt.
 func (c *Client) Manifest(ctx context.Context, r record.Receipt) (record.Manifest, error) {

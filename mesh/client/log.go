@@ -12,13 +12,13 @@ import (
 
 // Query yields entries of the log, unchecked: Prove checks one.
 func (c *Client) Query(ctx context.Context, q wire.QueryRequest) iter.Seq2[wire.Row, error] {
-	return wire.Stream(ctx, c.end, c.keeper(), wire.Query, q)
+	return wire.AskStream(ctx, c.keepers, wire.Query, q)
 }
 
 // Prove returns a proof that the entry at index is in the log, checked under the mesh
 // file's keys.
 func (c *Client) Prove(ctx context.Context, index uint64) (tree.Proof, error) {
-	rep, err := wire.Call(ctx, c.end, c.keeper(), wire.Prove, wire.ProveRequest{Index: index})
+	rep, err := wire.Ask(ctx, c.keepers, wire.Prove, wire.ProveRequest{Index: index})
 	if err != nil {
 		return tree.Proof{}, err
 	}
@@ -38,19 +38,19 @@ func (c *Client) Prove(ctx context.Context, index uint64) (tree.Proof, error) {
 
 // HeadAt is the tree head that the log had at a size it has reached; zero means now.
 func (c *Client) HeadAt(ctx context.Context, size uint64) (wire.HeadReply, error) {
-	return wire.Call(ctx, c.end, c.keeper(), wire.Head, wire.HeadRequest{Size: size})
+	return wire.Ask(ctx, c.keepers, wire.Head, wire.HeadRequest{Size: size})
 }
 
 // Consistency returns the path that proves the log of older entries to be the beginning
 // of that of newer ones. tree.CheckConsistency checks it.
 func (c *Client) Consistency(ctx context.Context, older, newer uint64) ([]record.Ref, error) {
-	rep, err := wire.Call(ctx, c.end, c.keeper(), wire.Consistency, wire.ConsistencyRequest{Older: older, Newer: newer})
+	rep, err := wire.Ask(ctx, c.keepers, wire.Consistency, wire.ConsistencyRequest{Older: older, Newer: newer})
 	return rep.Path, err
 }
 
 // Tile returns a C2SP tlog-tile of the log, or an entry bundle, unchecked.
 func (c *Client) Tile(ctx context.Context, q wire.TileRequest) ([]byte, error) {
-	rep, err := wire.Call(ctx, c.end, c.keeper(), wire.Tile, q)
+	rep, err := wire.Ask(ctx, c.keepers, wire.Tile, q)
 	return rep.Data, err
 }
 

@@ -158,13 +158,8 @@ func (j *job) wantsLocked(t market.Task) bool {
 	return is.Phase == plan.Waiting && is.Attempt+1 == t.Attempt
 }
 
-func (g *Gateway) head(ctx context.Context) (head wire.HeadReply, err error) {
-	for _, k := range g.cfg.Mesh.Keepers {
-		if head, err = wire.Call(ctx, g.cfg.Open, k.Key.ID(), wire.Head, wire.HeadRequest{}); err == nil {
-			break
-		}
-	}
-	return head, err
+func (g *Gateway) head(ctx context.Context) (wire.HeadReply, error) {
+	return wire.Ask(ctx, g.keepers, wire.Head, wire.HeadRequest{})
 }
 
 // auctioned tells those who watch how an auction went.

@@ -61,12 +61,13 @@ type Config struct {
 
 // A Gateway is safe for concurrent use.
 type Gateway struct {
-	cfg    Config
-	sealer *identity.Sealer
-	opener *identity.Opener
-	kick   chan struct{}
-	ready  chan struct{} // closed once the log's jobs are known
-	work   sync.WaitGroup
+	cfg     Config
+	keepers *wire.Keepers
+	sealer  *identity.Sealer
+	opener  *identity.Opener
+	kick    chan struct{}
+	ready   chan struct{} // closed once the log's jobs are known
+	work    sync.WaitGroup
 
 	offered chan struct{} // closed at the first advert
 	met     func()        // closes offered, once
@@ -105,7 +106,7 @@ func New(c Config) (*Gateway, error) {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	offered := make(chan struct{})
-	return &Gateway{cfg: c, sealer: identity.NewSealer(), opener: opener, kick: make(chan struct{}, 1), ready: make(chan struct{}),
+	return &Gateway{cfg: c, keepers: wire.KeepersOf(c.Mesh, c.Open, c.Key.ID()), sealer: identity.NewSealer(), opener: opener, kick: make(chan struct{}, 1), ready: make(chan struct{}),
 		offered: offered, met: sync.OnceFunc(func() { close(offered) }), patient: record.At(c.Now().Add(c.Patience)),
 		book: market.NewBook(c.Mesh.Params, record.Span(c.Patience)), jobs: map[record.Ref]*job{}, live: map[record.Ref]bool{},
 		leases: map[record.Ref]tenure{}, shelves: map[record.NodeID]*shelf{}, loads: map[record.NodeID]load{}, offers: map[record.NodeID]record.Advert{}, grants: map[record.Ref]grant{}, takes: grant{}}, nil

@@ -150,19 +150,14 @@ func (g *Gateway) MayWrite(peer record.NodeID) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), asking)
 	defer cancel()
-	for _, k := range g.cfg.Mesh.Keepers {
-		b, err := wire.Call(ctx, g.cfg.Open, k.Key.ID(), wire.Balance, wire.BalanceRequest{Of: peer})
-		if err == nil && b.Free == 0 {
-			return false
-		}
-		if err == nil {
-			g.mu.Lock()
-			g.takes[peer] = max(g.takes[peer], g.now()+solvent)
-			g.mu.Unlock()
-			return true
-		}
+	b, err := wire.Ask(ctx, g.keepers, wire.Balance, wire.BalanceRequest{Of: peer})
+	if err != nil || b.Free == 0 {
+		return false
 	}
-	return false
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.takes[peer] = max(g.takes[peer], g.now()+solvent)
+	return true
 }
 
 // MayRead reports whether a peer may fetch a blob from this gateway.

@@ -67,7 +67,7 @@ func newTown(t *testing.T) *town {
 	}
 	m := c.mux(key)
 	m.Owner = c.gate.Owner
-	keeper.New(l, l).Register(m)
+	keeper.New(l, keeper.Config{}).Register(m)
 	c.gate.Register(m)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

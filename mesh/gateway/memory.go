@@ -108,7 +108,7 @@ type found struct {
 // query yields entries of the log, their signatures checked.
 func (g *Gateway) query(ctx context.Context, q wire.QueryRequest) func(func(found, error) bool) {
 	return func(yield func(found, error) bool) {
-		for row, err := range wire.Stream(ctx, g.cfg.Open, g.cfg.Mesh.Keepers[0].Key.ID(), wire.Query, q) {
+		for row, err := range wire.AskStream(ctx, g.keepers, wire.Query, q) {
 			var f found
 			if err == nil {
 				var e record.Signed[record.Entry]

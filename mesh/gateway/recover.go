@@ -51,7 +51,7 @@ func (g *Gateway) pause(ctx context.Context) bool {
 }
 
 func (g *Gateway) foldFrom(ctx context.Context, next *uint64, size uint64) error {
-	for leaf, err := range wire.Stream(ctx, g.cfg.Open, g.cfg.Mesh.Keepers[0].Key.ID(), wire.Follow, wire.FollowRequest{From: *next}) {
+	for leaf, err := range wire.AskStream(ctx, g.keepers, wire.Follow, wire.FollowRequest{From: *next}) {
 		if err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (g *Gateway) foldFrom(ctx context.Context, next *uint64, size uint64) error
 func (g *Gateway) catchUp(ctx context.Context, j *job) error {
 	ctx, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
-	for row, err := range wire.Stream(ctx, g.cfg.Open, g.cfg.Mesh.Keepers[0].Key.ID(), wire.Query, wire.QueryRequest{Job: j.ref}) {
+	for row, err := range wire.AskStream(ctx, g.keepers, wire.Query, wire.QueryRequest{Job: j.ref}) {
 		if err != nil {
 			return err
 		}

@@ -17,13 +17,27 @@ import (
 
 // A Keeper is safe for concurrent use.
 type Keeper struct {
+	cfg    Config
 	ledger *ledger.Ledger
 	commit *ledger.Committer
 }
 
-// New returns a keeper of l, whose entries o orders: l itself when it is alone.
-func New(l *ledger.Ledger, o ledger.Orderer) *Keeper {
-	return &Keeper{l, ledger.NewCommitter(o, 0)}
+// Config says with whom a keeper keeps its ledger.
+type Config struct {
+	// ID is the keeper's own, and Open reaches the others. Required where Quorum is set.
+	ID   record.NodeID
+	Open wire.Opener
+	// Quorum is what the keepers order and sign together. Nil means that this one is
+	// alone.
+	Quorum Quorum
+}
+
+// New returns a keeper of l.
+func New(l *ledger.Ledger, c Config) *Keeper {
+	if c.Quorum == nil {
+		c.Quorum = alone{l, c.ID}
+	}
+	return &Keeper{c, l, ledger.NewCommitter(c.Quorum, 0)}
 }
 
 // Register answers a keeper's verbs.
@@ -49,9 +63,18 @@ func (k *Keeper) append(ctx context.Context, _ wire.Caller, q wire.AppendRequest
 	if len(q.Entries) > maxEntries {
 		return wire.Appended{}, wire.Refuse(wire.Invalid, fmt.Sprintf("append: %d entries at once, at most %d", len(q.Entries), maxEntries))
 	}
-	outs, err := k.commit.Append(ctx, q.Entries)
+	rep, err := k.order(ctx, q)
 	if err != nil {
 		return wire.Appended{}, refusal(err, wire.Internal)
+	}
+	return rep, nil
+}
+
+// commitHere appends where this keeper orders.
+func (k *Keeper) commitHere(ctx context.Context, q wire.AppendRequest) (wire.Appended, error) {
+	outs, err := k.commit.Append(ctx, q.Entries)
+	if err != nil {
+		return wire.Appended{}, err
 	}
 	head := k.ledger.Head()
 	rep := wire.Appended{Results: make([]wire.AppendResult, len(outs)), Size: head.Size, Root: head.Root}
@@ -73,9 +96,14 @@ func (k *Keeper) append(ctx context.Context, _ wire.Caller, q wire.AppendRequest
 // it is none that they know. What a rule says of an entry is invalid; what befalls the
 // store is not the entry's fault, and its author must not take it for a verdict.
 func refusal(err error, otherwise wire.Code) *wire.Error {
-	var poor *account.OverdraftError
+	var (
+		poor  *account.OverdraftError
+		there *wire.Error // by the keeper that leads
+	)
 	code, next := otherwise, ""
 	switch {
+	case errors.As(err, &there):
+		return there
 	case errors.As(err, &poor):
 		code, next = wire.Funds, "meshctl account show"
 	case errors.Is(err, account.ErrCap):
@@ -92,20 +120,22 @@ func refusal(err error, otherwise wire.Code) *wire.Error {
 		code, next = wire.Funds, "free disk space on the keeper"
 	case errors.Is(err, ledger.ErrCorrupt):
 		code, next = wire.Internal, "meshctl ledger verify"
-	case errors.Is(err, ledger.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, ledger.ErrUnordered), errors.Is(err, ledger.ErrReplaced), errors.Is(err, ledger.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		code = wire.Unavailable
 	}
 	return &wire.Error{Code: code, Text: err.Error(), Next: next}
 }
 
-func (k *Keeper) head(_ context.Context, _ wire.Caller, q wire.HeadRequest) (wire.HeadReply, error) {
-	h := k.ledger.Head()
+func (k *Keeper) head(ctx context.Context, _ wire.Caller, q wire.HeadRequest) (wire.HeadReply, error) {
+	k.catchUp(ctx)
 	if q.Size > 0 {
-		var err error
-		if h, err = k.ledger.HeadAt(q.Size); err != nil {
+		h, err := k.cfg.Quorum.HeadAt(ctx, q.Size)
+		if err != nil {
 			return wire.HeadReply{}, refusal(err, wire.Internal)
 		}
+		return wire.HeadReply{Size: h.Size, Root: h.Root, Note: h.Note}, nil
 	}
+	h := k.cfg.Quorum.Head(ctx)
 	return wire.HeadReply{Size: h.Size, Root: h.Root, Note: h.Note}, nil
 }
 
@@ -135,19 +165,20 @@ func (k *Keeper) tile(_ context.Context, _ wire.Caller, q wire.TileRequest) (rep
 	return rep, nil
 }
 
-func (k *Keeper) backup(_ context.Context, _ wire.Caller, q wire.BackupRequest) (wire.HeadReply, error) {
+func (k *Keeper) backup(ctx context.Context, _ wire.Caller, q wire.BackupRequest) (wire.HeadReply, error) {
 	if !filepath.IsAbs(q.Dir) {
 		return wire.HeadReply{}, wire.Refuse(wire.Invalid, "backup: want the whole path of a folder")
 	}
-	h := k.ledger.Head()
+	h := k.cfg.Quorum.Head(ctx)
 	if err := k.ledger.Backup(q.Dir, h); err != nil {
 		return wire.HeadReply{}, refusal(err, wire.Internal)
 	}
 	return wire.HeadReply{Size: h.Size, Root: h.Root, Note: h.Note}, nil
 }
 
-func (k *Keeper) prove(_ context.Context, _ wire.Caller, q wire.ProveRequest) (wire.ProveReply, error) {
-	p, err := k.ledger.Prove(q.Index)
+func (k *Keeper) prove(ctx context.Context, _ wire.Caller, q wire.ProveRequest) (wire.ProveReply, error) {
+	k.catchUp(ctx)
+	p, err := k.cfg.Quorum.Prove(ctx, q.Index)
 	if err != nil {
 		return wire.ProveReply{}, refusal(err, wire.Internal)
 	}
@@ -155,7 +186,8 @@ func (k *Keeper) prove(_ context.Context, _ wire.Caller, q wire.ProveRequest) (w
 	return wire.ProveReply{Proof: string(text)}, err
 }
 
-func (k *Keeper) balance(_ context.Context, _ wire.Caller, q wire.BalanceRequest) (wire.BalanceReply, error) {
+func (k *Keeper) balance(ctx context.Context, _ wire.Caller, q wire.BalanceRequest) (wire.BalanceReply, error) {
+	k.catchUp(ctx)
 	of, err := k.ledger.AccountOf(q.Of)
 	if err != nil {
 		return wire.BalanceReply{}, refusal(err, wire.Internal)
@@ -186,6 +218,7 @@ func (k *Keeper) balance(_ context.Context, _ wire.Caller, q wire.BalanceRequest
 func (k *Keeper) query(ctx context.Context, _ wire.Caller, q wire.QueryRequest, send func(wire.Row) error) error {
 	sel := ledger.Query{Account: q.Account, Author: q.Author, Node: q.Node, Job: q.Job, Lease: q.Lease, Hash: q.Hash, Kind: q.Kind,
 		Since: q.Since, Until: q.Until, From: q.From, Limit: int(q.Limit), Reverse: q.Reverse, Size: q.Size, Whole: q.Whole}
+	k.catchUp(ctx)
 	rows := k.ledger.Query(ctx, sel)
 	if q.Follow {
 		rows = k.ledger.Follow(ctx, sel)

@@ -27,12 +27,14 @@ import (
 	"idlemesh/sandbox/worker"
 )
 
-// A Mesh is a gateway that is also keeper, and providers. Its tenant is also the mint.
+// A Mesh is a gateway that is also keeper, and providers; and more keepers, if it has
+// any. Its tenant is also the mint.
 type Mesh struct {
 	File    record.Signed[record.Mesh]
 	Tenant  identity.Key
 	Gate    *Node
 	Sellers []*Node
+	Keepers []*Node // but the gateway
 
 	t   *testing.T
 	net fabric
@@ -56,11 +58,25 @@ type Node struct {
 // files New fills in. The test's end stops it.
 func New(t *testing.T, sellers ...*Node) *Mesh {
 	t.Helper()
+	return NewQuorum(t, 1, sellers...)
+}
+
+// NewQuorum returns a mesh with so many keepers, one of which is the gateway.
+func NewQuorum(t *testing.T, keepers int, sellers ...*Node) *Mesh {
+	t.Helper()
 	m := &Mesh{t: t, Tenant: NewKey(t), Sellers: sellers, Gate: &Node{Key: NewKey(t)}}
-	m.Gate.Config.Gateway, m.Gate.Config.Keeper = true, true
-	m.Gate.Config.Ledger.FS = vfs.NewMem()
+	m.Gate.Config.Gateway = true
+	for range keepers - 1 {
+		m.Keepers = append(m.Keepers, &Node{Key: NewKey(t)})
+	}
 	m.found()
-	m.Add(m.Gate)
+	for _, k := range append([]*Node{m.Gate}, m.Keepers...) {
+		k.Config.Keeper, k.Config.Ledger.FS = true, vfs.NewMem()
+		m.prepare(k)
+	}
+	for _, k := range append([]*Node{m.Gate}, m.Keepers...) {
+		m.begin(k)
+	}
 	for _, s := range sellers {
 		s.Key, s.Config.Provider = NewKey(t), true
 		m.Add(s)
@@ -76,6 +92,10 @@ func (m *Mesh) found() {
 		m.t.Fatal(err)
 	}
 	f.Value.Params.GuestDiv, f.Value.Params.Reserve = 1, Price
+	for _, k := range m.Keepers {
+		f.Value.Keepers = append(f.Value.Keepers, record.Member{Key: k.Key.PublicKey()})
+	}
+	f.Value.Quorum = uint8(len(f.Value.Keepers)/2 + 1)
 	if m.File, err = record.Sign(m.Gate.Key, f.Value); err != nil {
 		m.t.Fatal(err)
 	}
@@ -110,11 +130,20 @@ func NewKey(t testing.TB) identity.Key {
 // Add starts one more node.
 func (m *Mesh) Add(n *Node) {
 	m.t.Helper()
+	m.prepare(n)
+	m.begin(n)
+}
+
+func (m *Mesh) prepare(n *Node) {
+	m.t.Helper()
 	n.mesh, n.addr, n.Delay = m, m.net.addr(), cmp.Or(n.Delay, 5*time.Millisecond)
 	n.Config.Dir = m.t.TempDir()
 	n.Config.Workers.Start = worker.InProcess
 	n.Config.Workers.Device = cmp.Or(n.Config.Workers.Device, "sim:rtx4090")
 	n.Config.Log = slog.New(slog.NewTextHandler(logWriter{m.t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+func (m *Mesh) begin(n *Node) {
 	n.Start()
 	m.t.Cleanup(n.Stop)
 }
@@ -155,7 +184,11 @@ func (n *Node) Stop() { n.stop() }
 func (n *Node) Cut(cut bool) { n.mesh.net.cutOff(n.addr, cut) }
 
 func (m *Mesh) addrs() map[record.NodeID]string {
-	return map[record.NodeID]string{m.Gate.Key.ID(): m.Gate.addr.String()}
+	all := map[record.NodeID]string{m.Gate.Key.ID(): m.Gate.addr.String()}
+	for _, k := range m.Keepers {
+		all[k.Key.ID()] = k.addr.String()
+	}
+	return all
 }
 
 // Rich returns the client of the tenant, who has five thousand credits, once every
@@ -170,11 +203,17 @@ func (m *Mesh) Rich() *client.Client {
 	return c
 }
 
-// Verify stops the gateway and checks its ledger from the entries alone.
+// Verify stops every keeper and checks its ledger from the entries alone.
 func (m *Mesh) Verify() {
 	m.t.Helper()
-	m.Gate.Stop()
-	c := m.Gate.Config
+	for _, k := range append([]*Node{m.Gate}, m.Keepers...) {
+		k.Stop()
+		m.verify(k.Config)
+	}
+}
+
+func (m *Mesh) verify(c node.Config) {
+	m.t.Helper()
 	l, err := ledger.OpenReadOnly(filepath.Join(c.Dir, "ledger"), m.File, ledger.Config{FS: c.Ledger.FS, Log: c.Log})
 	if err != nil {
 		m.t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"idlemesh/ledger"
+	"idlemesh/ledger/quorum"
 	"idlemesh/ledger/record"
 	"idlemesh/mesh"
 	"idlemesh/mesh/author"
@@ -48,6 +49,8 @@ type Config struct {
 	Workers sandbox.Config
 	// Ledger shapes the keeper's ledger.
 	Ledger ledger.Config
+	// Heartbeat is how long the keeper that leads may be silent, as quorum.Config has it.
+	Heartbeat time.Duration
 	// Packets carries QUIC. Nil means UDP at Listen.
 	Packets net.PacketConn
 	// Listen is a UDP address. Empty means loopback, any port.
@@ -80,6 +83,7 @@ type Node struct {
 	gate    *gateway.Gateway
 	seller  *provider.Provider
 	keeping *keeper.Keeper
+	quorum  *quorum.Member // where there are several keepers
 	runs    []func(context.Context) error
 	closers []func() error
 	since   record.Millis
@@ -127,7 +131,7 @@ func (n *Node) Run(ctx context.Context) error {
 	defer shut()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return n.end.Serve(serving, map[string]mesh.Handler{mesh.Control: n.serve, mesh.Blob: n.blobs.Serve})
+		return n.end.Serve(serving, n.handlers())
 	})
 	var roles sync.WaitGroup
 	for _, run := range n.runs {
@@ -167,7 +171,7 @@ func (n *Node) connect() error {
 	if err != nil {
 		return err
 	}
-	if n.end, err = mesh.New(pc, cert, mesh.Config{Log: n.cfg.Log}); err != nil {
+	if n.end, err = mesh.New(pc, cert, mesh.Config{Protocols: n.protocols(), Log: n.cfg.Log}); err != nil {
 		pc.Close()
 		return err
 	}

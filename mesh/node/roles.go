@@ -31,7 +31,14 @@ func (n *Node) keep() error {
 		return err
 	}
 	n.closers = append(n.closers, l.Close)
-	n.keeping = keeper.New(l, l)
+	k := keeper.Config{ID: n.ID(), Open: n.end}
+	if len(n.mesh.Value.Keepers) > 1 {
+		if err := n.share(l, c); err != nil {
+			return err
+		}
+		k.Quorum = n.quorum
+	}
+	n.keeping = keeper.New(l, k)
 	n.keeping.Register(&n.mux)
 	return nil
 }

@@ -5,6 +5,8 @@ import "idlemesh/ledger/record"
 // An AppendRequest brings entries. Those of one author and stream are in order.
 type AppendRequest struct {
 	Entries []record.Raw `cbor:"1,keyasint"`
+	// Direct is set by a keeper that passes on what it was asked: it goes no further.
+	Direct bool `cbor:"2,keyasint,omitempty"`
 }
 
 // Appended answers entry by entry. Taken entries are durable.

@@ -32,6 +32,8 @@ var (
 	Query   = Verb[QueryRequest, Row]{"query", Anyone}
 	Follow  = Verb[FollowRequest, Leaf]{"follow", Anyone}
 	Balance = Verb[BalanceRequest, BalanceReply]{"balance", Anyone}
+	Quorum  = Verb[QuorumRequest, KeeperInfo]{"quorum", Anyone}
+	Seat    = Verb[SeatRequest, Ack]{"seat", Anyone} // a keeper's signature says who orders it
 
 	Consistency = Verb[ConsistencyRequest, ConsistencyReply]{"consistency", Anyone}
 	Tile        = Verb[TileRequest, TileReply]{"tile", Anyone}
