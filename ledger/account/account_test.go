@@ -45,6 +45,7 @@ type maps struct {
 	external map[string]bool
 	minted   map[uint32]record.Amount
 	facts    map[account.Name][]byte
+	n        int // entries of a play
 }
 
 func newMaps() *maps {
