@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -63,6 +64,26 @@ func (l *Ledger) Grown() <-chan struct{} {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.grown
+}
+
+// Await returns once the log has size entries.
+func (l *Ledger) Await(ctx context.Context, size uint64) error {
+	for {
+		l.mu.RLock()
+		grown, closed, have := l.grown, l.closed, l.head.Size
+		l.mu.RUnlock()
+		switch {
+		case have >= size:
+			return nil
+		case closed:
+			return ErrClosed
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // HeadAt returns the head that the log had at a size it has reached, signed. The size

@@ -131,20 +131,16 @@ type signReply struct {
 // sign signs what this keeper has committed and applied, and nothing else: the ledger's
 // size and root are on disk before its head says so.
 func (m *Member) sign(ctx context.Context, q signRequest) signReply {
-	late := time.After(signTime)
-	for {
-		grown := m.cfg.Ledger.Grown()
-		if h, err := m.cfg.Ledger.HeadAt(q.Size); err == nil {
-			return signReply{h.Note}
-		}
-		select {
-		case <-grown:
-		case <-late:
-			return signReply{}
-		case <-ctx.Done():
-			return signReply{}
-		}
+	ctx, cancel := context.WithTimeout(ctx, signTime)
+	defer cancel()
+	if m.cfg.Ledger.Await(ctx, q.Size) != nil {
+		return signReply{}
 	}
+	h, err := m.cfg.Ledger.HeadAt(q.Size)
+	if err != nil {
+		return signReply{}
+	}
+	return signReply{h.Note}
 }
 
 // collect asks the others for their signatures until they and ours are a quorum.
@@ -209,8 +205,20 @@ func (m *Member) signature(ctx context.Context, k record.Member, own tree.Head) 
 	return h
 }
 
-// conflict reports two keepers' heads of one size with different roots: one of them
-// lies or is damaged, and the two notes are the evidence.
+// maxConflicts is how many pieces of evidence are kept.
+const maxConflicts = 16
+
+// conflict keeps two keepers' heads of one size with different roots: one of them lies
+// or is damaged, and the two notes are the evidence, for whoever has both logs.
 func (m *Member) conflict(ours, theirs tree.Head) {
-	m.cfg.Log.Error("quorum: two keepers have signed different logs", "size", ours.Size, "ours", ours.Note, "theirs", theirs.Note)
+	m.mu.Lock()
+	m.conflicts++
+	n := m.conflicts
+	m.mu.Unlock()
+	if n > maxConflicts {
+		return
+	}
+	name := m.cfg.FS.PathJoin(m.dir, fmt.Sprintf("conflict.%d", ours.Size))
+	err := writeFile(m.cfg.FS, m.dir, name, []byte(ours.Note+"\n"+theirs.Note))
+	m.cfg.Log.Error("quorum: two keepers have signed different logs", "size", ours.Size, "evidence", name, "err", err)
 }

@@ -99,6 +99,7 @@ func (e *NotLeaderError) Unwrap() error { return ledger.ErrUnordered }
 // concurrent use.
 type Member struct {
 	cfg    Config
+	dir    string
 	id     record.NodeID
 	name   name
 	logs   *store
@@ -112,12 +113,14 @@ type Member struct {
 	raft *raft.Raft // while Run runs
 	term uint64     // in which this keeper led and had applied all before it
 	why  error
+
+	conflicts int // seen since the start
 }
 
 // Open opens what a member keeps in dir. Run it, then Close it.
 func Open(dir string, c Config) (*Member, error) {
 	c = c.withDefaults()
-	m := &Member{cfg: c, killed: make(chan struct{})}
+	m := &Member{cfg: c, dir: dir, killed: make(chan struct{})}
 	if err := m.open(dir); err != nil {
 		return nil, fmt.Errorf("open quorum %s: %w", dir, errors.Join(err, m.Close()))
 	}

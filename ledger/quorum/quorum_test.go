@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,8 +58,8 @@ type seat struct {
 	id   record.NodeID
 	fs   vfs.FS
 	dir  string
-	skew time.Duration // of its clock
-	wrap func(from record.NodeID, s io.ReadWriteCloser) io.ReadWriteCloser
+	skew atomic.Int64                            // of its clock
+	lie  func(to record.NodeID, b []byte) []byte // what it sends in place of b; guarded by club.mu
 
 	ledger *ledger.Ledger
 	member *quorum.Member
@@ -94,7 +95,7 @@ func (c *club) start() *club {
 // Heartbeats of a test are slow: its machine may be busy.
 const heartbeat = 500 * time.Millisecond
 
-func (s *seat) now() time.Time { return time.Now().Add(s.skew) }
+func (s *seat) now() time.Time { return time.Now().Add(time.Duration(s.skew.Load())) }
 
 func (s *seat) start() {
 	s.club.t.Helper()
@@ -172,32 +173,34 @@ func (s *seat) open(ctx context.Context, to record.NodeID) (io.ReadWriteCloser, 
 		return nil, errors.New("no path to peer")
 	}
 	here, there := net.Pipe()
-	var out io.ReadWriteCloser = &link{here, s.club, s.id, to}
-	if s.wrap != nil {
-		out = s.wrap(to, out)
-	}
 	m := dest.member
 	go m.Serve(context.WithoutCancel(ctx), s.id, there)
-	return out, nil
+	return &link{here, s, to}, nil
 }
 
 // A link ends when one of its ends is cut off.
 type link struct {
 	net.Conn
-	club     *club
-	from, to record.NodeID
+	from *seat
+	to   record.NodeID
 }
 
 func (l *link) Write(p []byte) (int, error) {
-	if _, ok := l.club.reach(l.from, l.to); !ok {
+	if _, ok := l.from.club.reach(l.from.id, l.to); !ok {
 		return 0, errors.New("cut off")
+	}
+	l.from.club.mu.Lock()
+	lie := l.from.lie
+	l.from.club.mu.Unlock()
+	if lie != nil {
+		p = lie(l.to, p)
 	}
 	return l.Conn.Write(p)
 }
 
 func (l *link) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
-	if _, ok := l.club.reach(l.from, l.to); !ok {
+	if _, ok := l.from.club.reach(l.from.id, l.to); !ok {
 		return 0, errors.New("cut off")
 	}
 	return n, err
@@ -205,20 +208,20 @@ func (l *link) Read(p []byte) (int, error) {
 
 // An author writes deposits in order, and again until he knows their fate.
 type author struct {
-	c    *club
-	key  ed25519.PrivateKey
-	seq  uint64
-	name string
+	c   *club
+	key ed25519.PrivateKey
+	seq uint64
+	to  byte
 }
 
-func (c *club) author() *author { return &author{c: c, key: c.mint} }
+func (c *club) author() *author { return &author{c: c, key: c.mint, to: 1} }
 
 func (a *author) next(n int) []record.Raw {
 	var raws []record.Raw
 	for range n {
-		idem := record.Ref(sha256.Sum256(binary.BigEndian.AppendUint64([]byte(a.name), a.seq)))
+		idem := record.Ref(sha256.Sum256(binary.BigEndian.AppendUint64([]byte{a.to}, a.seq)))
 		raws = append(raws, must(record.Sign(a.key, record.Entry{V: 1, Kind: record.TypeDeposit, Seq: a.seq, Idem: idem,
-			Deposit: &record.Deposit{To: record.NodeID{1}, Amount: 1, External: fmt.Sprint(a.name, a.seq)}})).Raw())
+			Deposit: &record.Deposit{To: record.NodeID{a.to}, Amount: 1, External: fmt.Sprint(a.seq)}})).Raw())
 		a.seq++
 	}
 	return raws

@@ -116,7 +116,12 @@ func (s *snapshots) write(l lines) error {
 	if err != nil {
 		return err
 	}
-	f, err := s.fs.Create(s.path("snapshot.new"), vfs.WriteCategoryUnspecified)
+	return writeFile(s.fs, s.dir, s.path("snapshot"), b)
+}
+
+// writeFile makes a file durable, whole or not at all.
+func writeFile(fs vfs.FS, dir, name string, b []byte) error {
+	f, err := fs.Create(name+".new", vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
@@ -124,10 +129,10 @@ func (s *snapshots) write(l lines) error {
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	if err := s.fs.Rename(s.path("snapshot.new"), s.path("snapshot")); err != nil {
+	if err := fs.Rename(name+".new", name); err != nil {
 		return err
 	}
-	return syncDir(s.fs, s.dir)
+	return syncDir(fs, dir)
 }
 
 // A sink takes one snapshot.

@@ -198,6 +198,25 @@ func (s *store) GetLog(i uint64, l *raft.Log) error {
 	return cmp.Or(decodeLog(v, l), closer.Close())
 }
 
+// lastCommand is the index of the last batch at i or before, zero where the log begins
+// later: what is no longer there has been applied.
+func (s *store) lastCommand(i uint64) (uint64, error) {
+	for ; i > 0; i-- {
+		v, closer, err := s.db.Get(logKey(i))
+		if errors.Is(err, pebble.ErrNotFound) {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		command := len(v) >= logFixed && raft.LogType(v[8]) == raft.LogCommand
+		if err := closer.Close(); err != nil || command {
+			return i, err
+		}
+	}
+	return 0, nil
+}
+
 // StoreLog implements raft.LogStore.
 func (s *store) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 

@@ -347,7 +347,7 @@ func (m *Member) Serve(ctx context.Context, from record.NodeID, s io.ReadWriteCl
 	case forJoin:
 		answer(c, func(q joinRequest) joinReply { return m.admit(from, q) })
 	case forRead:
-		answer(c, func(ask) readReply { return m.read() })
+		answer(c, func(ask) readReply { return m.read(ctx) })
 	}
 }
 

@@ -88,17 +88,8 @@ func (k *Keeper) passOn(ctx context.Context, leader record.NodeID, q wire.Append
 	if err != nil {
 		return rep, err
 	}
-	for {
-		grown := k.ledger.Grown()
-		if k.ledger.Head().Size >= rep.Size {
-			return rep, nil
-		}
-		select {
-		case <-grown:
-		case <-one.Done():
-			return rep, nil // it is durable all the same
-		}
-	}
+	_ = k.ledger.Await(one, rep.Size) // if it takes too long, the entries are durable all the same
+	return rep, nil
 }
 
 // catchUp waits until what is read here is as new as anywhere. Where nobody leads, the
