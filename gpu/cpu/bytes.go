@@ -13,7 +13,7 @@ func (o *call) gemmBytes() {
 	p := product{m: m, n: n, k: k, alpha: 1, beta: o.param(0), act: c.Flags & (kernel.ReLU | kernel.GELU), bias: floats(o.d)}
 	p.dst = matrix{floats(o.dst), n, 1}
 	o.p = p
-	broad := max(64, 8*grain/k/64*64) // several a word
+	broad := max(64, 2*grain/k/64*64) // several a word
 	o.grid = grid{across: pieces(n, broad), broad: broad, down: 1, high: m}
 	o.blocks(o.grid.across, (*call).byteColumns)
 }
@@ -105,8 +105,17 @@ func expand(dst []float32, blocks []uint32) {
 	}
 }
 
-// quantize makes block i.
-func (o *call) quantize(i int) {
+// quantize makes blocks lo to hi.
+func (o *call) quantize(lo, hi int) {
+	for lo < hi {
+		if lo += o.quickBlocks(lo, hi); lo < hi {
+			o.quantizeBlock(lo)
+			lo++
+		}
+	}
+}
+
+func (o *call) quantizeBlock(i int) {
 	t, most := o.c.Dst.Type, float32(127)
 	if t == kernel.Q4 {
 		most = 7

@@ -55,3 +55,13 @@ func (o *call) keep(p *product, i, j int, sums []float32) {
 		p.store(i, j, sums)
 	}
 }
+
+// quickBlocks makes blocks from lo on, and returns how many: they end before one that
+// needs more care.
+func (o *call) quickBlocks(lo, hi int) int {
+	if !o.vectors || o.c.Dst.Type != kernel.Q8 {
+		return 0
+	}
+	n := hi - lo
+	return n - quantQ8(n, &floats(o.a)[lo*kernel.Block], &o.dst[lo*kernel.Q8.BlockWords()])
+}

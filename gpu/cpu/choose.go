@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-func (o *call) argmax(i int) { ints(o.dst)[i] = int32(largest(frow(o.a, i, int(o.c.N)))) }
+func (o *call) argmax(i int) { ints(o.dst)[i] = int32(o.largest(frow(o.a, i, int(o.c.N)))) }
 
 // largest returns the lowest index of the largest element; 0 if none is a number.
 func largest(v []float32) int {
@@ -71,7 +71,7 @@ func sift(v []float32, heap []int32, i int) {
 func (o *call) sample(i int) {
 	n := int(o.c.N)
 	a, temperature := frow(o.a, i, n), o.param(4)
-	best := largest(a)
+	best := o.largest(a)
 	if !(temperature > 0) {
 		ints(o.dst)[i] = int32(best)
 		return

@@ -144,3 +144,17 @@ func (o *call) quickly(f kernel.Function, dst, a []float32) int {
 	}
 	return n
 }
+
+func (o *call) largest(v []float32) int {
+	n := len(v) &^ 7
+	if !o.vectors || n == 0 {
+		return largest(v)
+	}
+	var most [8]float32
+	largest8(n, &v[0], &most[0])
+	m := max(slices.Max(most[:]), slices.Max(v[len(v)-8:]))
+	if m != m {
+		return largest(v)
+	}
+	return slices.Index(v, m)
+}

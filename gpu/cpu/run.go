@@ -37,7 +37,7 @@ func (o *call) run() error {
 	case kernel.GemmQ8, kernel.GemmQ4, kernel.GemmI8:
 		o.gemmBytes()
 	case kernel.Quantize:
-		o.rows(m*n/kernel.Block, 4*kernel.Block, (*call).quantize)
+		o.spans(m*n/kernel.Block, 2*kernel.Block, (*call).quantize)
 	case kernel.Conv2D:
 		o.conv2d()
 	case kernel.Pool2D:

@@ -100,6 +100,12 @@ func dotQ8(n int, blocks int, a *int16, scales *float32, b *uint32, sums *float3
 //go:noescape
 func dotQ4(n int, blocks int, a *int16, scales *float32, b *uint32, sums *float32)
 
+// quantQ8 makes blocks of Q8 until one has a number that is not finite or a scale that
+// is hardly any, and returns how many of n are left.
+//
+//go:noescape
+func quantQ8(n int, v *float32, dst *uint32) int
+
 // dotI8 sets n sums to the products of k elements of a, a multiple of 16, and of rows of
 // b, stride bytes apart.
 //

@@ -1186,32 +1186,76 @@ row:
 	JZ     end
 	VXORPS Y0, Y0, Y0
 	MOVQ   DX, R8
-	XORQ   R9, R9
+	MOVQ   BX, R9
 	MOVQ   CX, R10
 
-block:
-	PREFETCHT0   768(SI)
+three:
+	CMPQ         R10, $0x03
+	JL           one
+	PREFETCHT0   1024(SI)
+	PREFETCHT0   1088(SI)
 	VPMOVSXBW    4(SI), Y1
 	VPMOVSXBW    20(SI), Y2
 	VPMADDWD     (R8), Y1, Y1
 	VPMADDWD     32(R8), Y2, Y2
+	VBROADCASTSS (SI), Y3
+	VBROADCASTSS (R9), Y4
 	VPADDD       Y2, Y1, Y1
+	VMULPS       Y4, Y3, Y3
 	VCVTDQ2PS    Y1, Y1
-	VBROADCASTSS (SI), Y2
-	VBROADCASTSS (BX)(R9*4), Y3
-	VMULPS       Y3, Y2, Y2
-	VFMADD231PS  Y2, Y1, Y0
+	VFMADD231PS  Y3, Y1, Y0
+	VPMOVSXBW    40(SI), Y1
+	VPMOVSXBW    56(SI), Y2
+	VPMADDWD     64(R8), Y1, Y1
+	VPMADDWD     96(R8), Y2, Y2
+	VBROADCASTSS 36(SI), Y3
+	VBROADCASTSS 4(R9), Y4
+	VPADDD       Y2, Y1, Y1
+	VMULPS       Y4, Y3, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y3, Y1, Y0
+	VPMOVSXBW    76(SI), Y1
+	VPMOVSXBW    92(SI), Y2
+	VPMADDWD     128(R8), Y1, Y1
+	VPMADDWD     160(R8), Y2, Y2
+	VBROADCASTSS 72(SI), Y3
+	VBROADCASTSS 8(R9), Y4
+	VPADDD       Y2, Y1, Y1
+	VMULPS       Y4, Y3, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y3, Y1, Y0
+	ADDQ         $0x6c, SI
+	ADDQ         $0x000000c0, R8
+	ADDQ         $0x0c, R9
+	SUBQ         $0x03, R10
+	JMP          three
+
+one:
+	TESTQ        R10, R10
+	JZ           fold
+	VPMOVSXBW    4(SI), Y1
+	VPMOVSXBW    20(SI), Y2
+	VPMADDWD     (R8), Y1, Y1
+	VPMADDWD     32(R8), Y2, Y2
+	VBROADCASTSS (SI), Y3
+	VBROADCASTSS (R9), Y4
+	VPADDD       Y2, Y1, Y1
+	VMULPS       Y4, Y3, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y3, Y1, Y0
 	ADDQ         $0x24, SI
-	ADDQ         $0x40, R8
-	INCQ         R9
-	DECQ         R10
-	JNZ          block
-	VEXTRACTF128 $0x01, Y0, X3
-	VADDPS       X3, X0, X0
-	VMOVHLPS     X0, X0, X3
-	VADDPS       X3, X0, X0
-	VMOVSHDUP    X0, X3
-	VADDSS       X3, X0, X0
+	ADDQ         $0x00000040, R8
+	ADDQ         $0x04, R9
+	SUBQ         $0x01, R10
+	JMP          one
+
+fold:
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X0
+	VMOVHLPS     X0, X0, X4
+	VADDPS       X4, X0, X0
+	VMOVSHDUP    X0, X4
+	VADDSS       X4, X0, X0
 	VMOVSS       X0, (DI)
 	ADDQ         $0x04, DI
 	DECQ         AX
@@ -1256,11 +1300,14 @@ row:
 	JZ     end
 	VXORPS Y0, Y0, Y0
 	MOVQ   DX, R8
-	XORQ   R9, R9
+	MOVQ   BX, R9
 	MOVQ   CX, R10
 
-block:
-	PREFETCHT0   768(SI)
+three:
+	CMPQ         R10, $0x03
+	JL           one
+	PREFETCHT0   1024(SI)
+	PREFETCHT0   1088(SI)
 	VMOVDQU      4(SI), X1
 	VPSRLW       $0x04, X1, X2
 	VPAND        nibbles<>+0(SB), X1, X1
@@ -1271,23 +1318,82 @@ block:
 	VPMOVSXBW    X2, Y2
 	VPMADDWD     (R8), Y1, Y1
 	VPMADDWD     32(R8), Y2, Y2
+	VBROADCASTSS (SI), Y3
+	VBROADCASTSS (R9), Y4
 	VPADDD       Y2, Y1, Y1
+	VMULPS       Y4, Y3, Y3
 	VCVTDQ2PS    Y1, Y1
-	VBROADCASTSS (SI), Y2
-	VBROADCASTSS (BX)(R9*4), Y3
-	VMULPS       Y3, Y2, Y2
-	VFMADD231PS  Y2, Y1, Y0
+	VFMADD231PS  Y3, Y1, Y0
+	VMOVDQU      24(SI), X1
+	VPSRLW       $0x04, X1, X2
+	VPAND        nibbles<>+0(SB), X1, X1
+	VPAND        nibbles<>+0(SB), X2, X2
+	VPSUBB       eights<>+0(SB), X1, X1
+	VPSUBB       eights<>+0(SB), X2, X2
+	VPMOVSXBW    X1, Y1
+	VPMOVSXBW    X2, Y2
+	VPMADDWD     64(R8), Y1, Y1
+	VPMADDWD     96(R8), Y2, Y2
+	VBROADCASTSS 20(SI), Y3
+	VBROADCASTSS 4(R9), Y4
+	VPADDD       Y2, Y1, Y1
+	VMULPS       Y4, Y3, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y3, Y1, Y0
+	VMOVDQU      44(SI), X1
+	VPSRLW       $0x04, X1, X2
+	VPAND        nibbles<>+0(SB), X1, X1
+	VPAND        nibbles<>+0(SB), X2, X2
+	VPSUBB       eights<>+0(SB), X1, X1
+	VPSUBB       eights<>+0(SB), X2, X2
+	VPMOVSXBW    X1, Y1
+	VPMOVSXBW    X2, Y2
+	VPMADDWD     128(R8), Y1, Y1
+	VPMADDWD     160(R8), Y2, Y2
+	VBROADCASTSS 40(SI), Y3
+	VBROADCASTSS 8(R9), Y4
+	VPADDD       Y2, Y1, Y1
+	VMULPS       Y4, Y3, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y3, Y1, Y0
+	ADDQ         $0x3c, SI
+	ADDQ         $0x000000c0, R8
+	ADDQ         $0x0c, R9
+	SUBQ         $0x03, R10
+	JMP          three
+
+one:
+	TESTQ        R10, R10
+	JZ           fold
+	VMOVDQU      4(SI), X1
+	VPSRLW       $0x04, X1, X2
+	VPAND        nibbles<>+0(SB), X1, X1
+	VPAND        nibbles<>+0(SB), X2, X2
+	VPSUBB       eights<>+0(SB), X1, X1
+	VPSUBB       eights<>+0(SB), X2, X2
+	VPMOVSXBW    X1, Y1
+	VPMOVSXBW    X2, Y2
+	VPMADDWD     (R8), Y1, Y1
+	VPMADDWD     32(R8), Y2, Y2
+	VBROADCASTSS (SI), Y3
+	VBROADCASTSS (R9), Y4
+	VPADDD       Y2, Y1, Y1
+	VMULPS       Y4, Y3, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y3, Y1, Y0
 	ADDQ         $0x14, SI
-	ADDQ         $0x40, R8
-	INCQ         R9
-	DECQ         R10
-	JNZ          block
-	VEXTRACTF128 $0x01, Y0, X3
-	VADDPS       X3, X0, X0
-	VMOVHLPS     X0, X0, X3
-	VADDPS       X3, X0, X0
-	VMOVSHDUP    X0, X3
-	VADDSS       X3, X0, X0
+	ADDQ         $0x00000040, R8
+	ADDQ         $0x04, R9
+	SUBQ         $0x01, R10
+	JMP          one
+
+fold:
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X0
+	VMOVHLPS     X0, X0, X4
+	VADDPS       X4, X0, X0
+	VMOVSHDUP    X0, X4
+	VADDSS       X4, X0, X0
 	VMOVSS       X0, (DI)
 	ADDQ         $0x04, DI
 	DECQ         AX
@@ -1296,6 +1402,90 @@ block:
 end:
 	VZEROUPPER
 	RET
+
+DATA magnitude<>+0(SB)/4, $0x7fffffff
+DATA magnitude<>+4(SB)/4, $0x7fffffff
+DATA magnitude<>+8(SB)/4, $0x7fffffff
+DATA magnitude<>+12(SB)/4, $0x7fffffff
+DATA magnitude<>+16(SB)/4, $0x7fffffff
+DATA magnitude<>+20(SB)/4, $0x7fffffff
+DATA magnitude<>+24(SB)/4, $0x7fffffff
+DATA magnitude<>+28(SB)/4, $0x7fffffff
+GLOBL magnitude<>(SB), RODATA|NOPTR, $32
+
+// func quantQ8(n int, v *float32, dst *uint32) int
+// Requires: AVX, AVX2
+TEXT ·quantQ8(SB), NOSPLIT, $0-32
+	MOVQ    n+0(FP), AX
+	MOVQ    v+8(FP), CX
+	MOVQ    dst+16(FP), DX
+	MOVL    $0x42fe0000, BX
+	VMOVD   BX, X7
+	VMOVDQU turn<>+0(SB), Y6
+
+loop:
+	TESTQ        AX, AX
+	JZ           done
+	VPXOR        Y4, Y4, Y4
+	VMOVUPS      (CX), Y0
+	VPAND        magnitude<>+0(SB), Y0, Y5
+	VPMAXUD      Y5, Y4, Y4
+	VMOVUPS      32(CX), Y1
+	VPAND        magnitude<>+0(SB), Y1, Y5
+	VPMAXUD      Y5, Y4, Y4
+	VMOVUPS      64(CX), Y2
+	VPAND        magnitude<>+0(SB), Y2, Y5
+	VPMAXUD      Y5, Y4, Y4
+	VMOVUPS      96(CX), Y3
+	VPAND        magnitude<>+0(SB), Y3, Y5
+	VPMAXUD      Y5, Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPMAXUD      X5, X4, X4
+	VPSHUFD      $0x4e, X4, X5
+	VPMAXUD      X5, X4, X4
+	VPSHUFD      $0xb1, X4, X5
+	VPMAXUD      X5, X4, X4
+	VMOVD        X4, BX
+	CMPL         BX, $0x7f800000
+	JAE          done
+	VDIVSS       X7, X4, X4
+	VMOVD        X4, BX
+	CMPL         BX, $0x00800000
+	JB           done
+	MOVL         BX, (DX)
+	VBROADCASTSS X4, Y4
+	VDIVPS       Y4, Y0, Y0
+	VCVTPS2DQ    Y0, Y0
+	VDIVPS       Y4, Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VDIVPS       Y4, Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VDIVPS       Y4, Y3, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VPERMD       Y0, Y6, Y0
+	VMOVDQU      Y0, 4(DX)
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x24, DX
+	DECQ         AX
+	JMP          loop
+
+done:
+	MOVQ AX, ret+24(FP)
+	VZEROUPPER
+	RET
+
+DATA turn<>+0(SB)/4, $0x00000000
+DATA turn<>+4(SB)/4, $0x00000004
+DATA turn<>+8(SB)/4, $0x00000001
+DATA turn<>+12(SB)/4, $0x00000005
+DATA turn<>+16(SB)/4, $0x00000002
+DATA turn<>+20(SB)/4, $0x00000006
+DATA turn<>+24(SB)/4, $0x00000003
+DATA turn<>+28(SB)/4, $0x00000007
+GLOBL turn<>(SB), RODATA|NOPTR, $32
 
 // func dotI8(n int, k int, a *int16, b *byte, stride int, sums *int32)
 // Requires: AVX, AVX2

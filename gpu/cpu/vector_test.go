@@ -23,7 +23,9 @@ func TestVectorsMakeTheSameBits(t *testing.T) {
 		"rows": randomRows,
 		"bytes": func(r *rand.Rand) kernel.Command {
 			c := kernel.Command{M: 1 + r.Uint32N(3), N: 1 + r.Uint32N(90), K: 32 * (1 + r.Uint32N(40))}
-			switch r.IntN(3) {
+			switch r.IntN(4) {
+			case 3:
+				c = kernel.Command{Op: kernel.Quantize, M: c.M, N: c.K, Dst: kernel.Operand{Type: kernel.Q8}}
 			case 0:
 				c.Op, c.A.Type, c.B.Type = kernel.GemmQ8, kernel.Q8, kernel.Q8
 			case 1:
@@ -93,7 +95,7 @@ func randomGemm(r *rand.Rand, rows int) kernel.Command {
 }
 
 func randomRows(r *rand.Rand) kernel.Command {
-	c := kernel.Command{Op: []kernel.Op{kernel.RMSNorm, kernel.Softmax, kernel.SwiGLU, kernel.LayerNorm, kernel.LogSoftmax, kernel.Unary}[r.IntN(6)], M: 1 + r.Uint32N(3), N: 1 + r.Uint32N(600)}
+	c := kernel.Command{Op: []kernel.Op{kernel.RMSNorm, kernel.Softmax, kernel.SwiGLU, kernel.LayerNorm, kernel.LogSoftmax, kernel.Unary, kernel.ArgMax}[r.IntN(7)], M: 1 + r.Uint32N(3), N: 1 + r.Uint32N(600)}
 	if r.IntN(4) == 0 {
 		c.N = 1 + r.Uint32N(70)
 	}
@@ -111,6 +113,8 @@ func words(c *kernel.Command) [4]int {
 		return [4]int{m * n * k, m * n * k, rows * l * k, rows * l * k}
 	}
 	switch c.Op {
+	case kernel.Quantize:
+		return [4]int{m * n / 32 * 9, m * n, 0, 0}
 	case kernel.GemmI8:
 		return [4]int{m * n, m * k / 4, n * k / 4, 0}
 	case kernel.GemmQ8, kernel.GemmQ4:
