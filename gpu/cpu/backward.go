@@ -33,14 +33,28 @@ func (o *call) attentionBack(kv int) {
 			clear(dq)
 			for t, w := range p {
 				ds := float32(scale * float32(w*float32(d[t]-along)))
-				k, dk, dv := keys[t*width:][:dim], dKeys[t*width:][:dim], dValues[t*width:][:dim]
-				for j := range dim {
-					dq[j] = canon(fma(ds, k[j], dq[j]))
-					dk[j] = canon(fma(ds, q[j], dk[j]))
-					dv[j] = canon(fma(w, dy[j], dv[j]))
-				}
+				o.fuse(dq, keys[t*width:][:dim], ds)
+				o.fuse(dKeys[t*width:][:dim], q, ds)
+				o.fuse(dValues[t*width:][:dim], dy, w)
 			}
+			canonAll(dq)
 		}
+	}
+	for t := range rows {
+		canonAll(dKeys[t*width:][:dim])
+		canonAll(dValues[t*width:][:dim])
+	}
+}
+
+func fuse(v, x []float32, by float32) {
+	for j := range v {
+		v[j] = fma(by, x[j], v[j])
+	}
+}
+
+func canonAll(v []float32) {
+	for j, x := range v {
+		v[j] = canon(x)
 	}
 }
 

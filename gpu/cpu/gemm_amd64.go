@@ -27,8 +27,12 @@ const (
 // thread, which may be slowed down by others.
 func (o *call) tasks(m, n, k, l int) grid {
 	down, across := pieces(m, taskRows), pieces(n, taskColumns)
-	if float64(m)*float64(n)*float64(k) > 4*grain {
-		for down*across*l < 2*o.threads && (m/down > 2*packedRows || n/across > 4*wide) {
+	if work := float64(m) * float64(n) * float64(k); work > 4*grain {
+		want := o.threads
+		if work > 1<<27 {
+			want *= 2
+		}
+		for down*across*l < want && (m/down > 2*packedRows || n/across > 4*wide) {
 			if n/across > 256 || m/down <= packedRows {
 				across *= 2
 			} else {

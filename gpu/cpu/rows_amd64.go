@@ -158,3 +158,23 @@ func (o *call) largest(v []float32) int {
 	}
 	return slices.Index(v, m)
 }
+
+// fuse adds by·x to v, and quickAdam does steps of adamw and returns how many.
+func (o *call) fuse(v, x []float32, by float32) {
+	n := 0
+	if o.vectors && len(v) >= 8 {
+		n = len(v) &^ 7
+		fused8(n, &v[0], &x[0], by)
+	}
+	fuse(v[n:], x[n:], by)
+}
+
+func (o *call) quickAdam(w, g, m, v []float32, shrink float32) int {
+	n := len(w) &^ 7
+	if !o.vectors || n == 0 {
+		return 0
+	}
+	b1, b2 := o.param(1), o.param(2)
+	adamw8(n, &w[0], &g[0], &m[0], &v[0], -o.param(0), b1, 1-b1, b2, 1-b2, o.param(3), o.param(5), o.param(6), shrink)
+	return n
+}

@@ -265,6 +265,7 @@ func (o *call) adamw(lo, hi int) {
 	rate, b1, b2, eps, decay := o.param(0), o.param(1), o.param(2), o.param(3), o.param(4)
 	c1, c2 := o.param(5), o.param(6)
 	shrink := -float32(rate * decay)
+	lo += o.quickAdam(w[lo:hi], grad[lo:], m[lo:], v[lo:], shrink)
 	for i := lo; i < hi; i++ {
 		g := grad[i]
 		m[i] = canon(fma(b1, m[i], float32((1-b1)*g)))

@@ -112,6 +112,12 @@ func quantQ8(n int, v *float32, dst *uint32) int
 //go:noescape
 func dotI8(n int, k int, a *int16, b *byte, stride int, sums *int32)
 
+// adamw8 does the steps of adamw for n elements, a multiple of 8; rate and shrink have
+// their signs turned.
+//
+//go:noescape
+func adamw8(n int, w *float32, grad *float32, m *float32, v *float32, rate float32, b1 float32, rest1 float32, b2 float32, rest2 float32, eps float32, c1 float32, c2 float32, shrink float32)
+
 // relu8 sets n elements, a multiple of 8, to v > 0 ? v : 0, v being those of a.
 //
 //go:noescape

@@ -1526,6 +1526,68 @@ end:
 	VZEROUPPER
 	RET
 
+// func adamw8(n int, w *float32, grad *float32, m *float32, v *float32, rate float32, b1 float32, rest1 float32, b2 float32, rest2 float32, eps float32, c1 float32, c2 float32, shrink float32)
+// Requires: AVX, FMA3
+TEXT ·adamw8(SB), NOSPLIT, $0-76
+	MOVQ         n+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         grad+16(FP), DX
+	MOVQ         m+24(FP), BX
+	MOVQ         v+32(FP), SI
+	VBROADCASTSS rate+40(FP), Y0
+	VBROADCASTSS b1+44(FP), Y1
+	VBROADCASTSS rest1+48(FP), Y2
+	VBROADCASTSS b2+52(FP), Y3
+	VBROADCASTSS rest2+56(FP), Y4
+	VBROADCASTSS eps+60(FP), Y5
+	VBROADCASTSS c1+64(FP), Y6
+	VBROADCASTSS c2+68(FP), Y7
+	VBROADCASTSS shrink+72(FP), Y8
+	VBROADCASTSS nan_adamw<>+0(SB), Y9
+
+loop:
+	TESTQ       AX, AX
+	JZ          done
+	VMOVUPS     (DX), Y12
+	VMULPS      Y12, Y2, Y10
+	VMOVUPS     (BX), Y11
+	VFMADD231PS Y11, Y1, Y10
+	VCMPPS      $0x03, Y10, Y10, Y13
+	VBLENDVPS   Y13, Y9, Y10, Y10
+	VMOVUPS     Y10, (BX)
+	VMULPS      Y12, Y12, Y12
+	VMULPS      Y12, Y4, Y11
+	VMOVUPS     (SI), Y12
+	VFMADD231PS Y12, Y3, Y11
+	VCMPPS      $0x03, Y11, Y11, Y13
+	VBLENDVPS   Y13, Y9, Y11, Y11
+	VMOVUPS     Y11, (SI)
+	VDIVPS      Y6, Y10, Y10
+	VDIVPS      Y7, Y11, Y11
+	VSQRTPS     Y11, Y11
+	VADDPS      Y5, Y11, Y11
+	VDIVPS      Y11, Y10, Y10
+	VMOVUPS     (CX), Y11
+	VMOVAPS     Y11, Y12
+	VFMADD231PS Y12, Y8, Y11
+	VFMADD231PS Y10, Y0, Y11
+	VCMPPS      $0x03, Y11, Y11, Y13
+	VBLENDVPS   Y13, Y9, Y11, Y11
+	VMOVUPS     Y11, (CX)
+	ADDQ        $0x20, CX
+	ADDQ        $0x20, DX
+	ADDQ        $0x20, BX
+	ADDQ        $0x20, SI
+	SUBQ        $0x08, AX
+	JMP         loop
+
+done:
+	VZEROUPPER
+	RET
+
+DATA nan_adamw<>+0(SB)/4, $0x7fc00000
+GLOBL nan_adamw<>(SB), RODATA|NOPTR, $4
+
 DATA log2<>+0(SB)/4, $0x3fb8aa3b
 DATA log2<>+4(SB)/4, $0x3fb8aa3b
 DATA log2<>+8(SB)/4, $0x3fb8aa3b

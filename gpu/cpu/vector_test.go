@@ -21,6 +21,20 @@ func TestVectorsMakeTheSameBits(t *testing.T) {
 		"gemm": func(r *rand.Rand) kernel.Command { return randomGemm(r, 70) },
 		"gemv": func(r *rand.Rand) kernel.Command { return randomGemm(r, 1) },
 		"rows": randomRows,
+		"training": func(r *rand.Rand) kernel.Command {
+			if r.IntN(2) == 0 {
+				c := kernel.Command{Op: kernel.AdamW, M: 1 + r.Uint32N(3), N: 1 + r.Uint32N(100)}
+				c.C.Buffer = 4
+				for i := range 7 {
+					c.Params[i] = math.Float32bits(0.1 + 0.8*r.Float32())
+				}
+				return c
+			}
+			c := kernel.Command{Op: kernel.AttentionBack, Flags: kernel.Causal, M: 1 + r.Uint32N(4), N: 4, K: 1 + r.Uint32N(40), L: 2}
+			c.Params[0] = r.Uint32N(30)
+			c.Params[1] = c.Params[0] + c.M + r.Uint32N(2)
+			return c
+		},
 		"bytes": func(r *rand.Rand) kernel.Command {
 			c := kernel.Command{M: 1 + r.Uint32N(3), N: 1 + r.Uint32N(90), K: 32 * (1 + r.Uint32N(40))}
 			switch r.IntN(4) {
@@ -113,6 +127,11 @@ func words(c *kernel.Command) [4]int {
 		return [4]int{m * n * k, m * n * k, rows * l * k, rows * l * k}
 	}
 	switch c.Op {
+	case kernel.AdamW:
+		return [4]int{m * n, m * n, 0, 2 * m * n}
+	case kernel.AttentionBack:
+		all := m*n*k + 2*int(c.Params[1])*l*k
+		return [4]int{all, all, m * n * k, 0}
 	case kernel.Quantize:
 		return [4]int{m * n / 32 * 9, m * n, 0, 0}
 	case kernel.GemmI8:

@@ -23,6 +23,7 @@ func main() {
 	pairs()
 	scores()
 	bytes()
+	adamw()
 	e := newExponential()
 	activations(e)
 	softmax(e)
