@@ -50,6 +50,8 @@ type Place struct {
 	Known bool          // it stood there already
 	Size  uint64        // of the log when it answered
 	Root  record.Ref    // of its tree
+	// Promise is the keeper's word for it, a record.Signed[tree.Promise] not yet verified.
+	Promise record.Raw
 }
 
 const (
@@ -180,7 +182,7 @@ func (a *Author) tell(drafts []*draft, rep wire.Appended) (again []*draft) {
 			if !r.Known {
 				a.next[stream] = d.entry.Seq + 1
 			}
-			d.done <- outcome{at: Place{Index: r.Index, Time: r.Time, Known: r.Known, Size: rep.Size, Root: rep.Root}}
+			d.done <- outcome{at: Place{Index: r.Index, Time: r.Time, Known: r.Known, Size: rep.Size, Root: rep.Root, Promise: rep.Promise}}
 		}
 	}
 	return again

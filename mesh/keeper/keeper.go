@@ -4,6 +4,7 @@ package keeper
 
 import (
 	"context"
+	"crypto"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,6 +28,10 @@ type Config struct {
 	// ID is the keeper's own, and Open reaches the others. Required where Quorum is set.
 	ID   record.NodeID
 	Open wire.Opener
+	// Key signs promises to submitters of the mesh of that id. Nil means that none are
+	// made.
+	Key  crypto.Signer
+	Mesh record.Ref
 	// Quorum is what the keepers order and sign together. Nil means that this one is
 	// alone.
 	Quorum Quorum
@@ -89,7 +94,8 @@ func (k *Keeper) commitHere(ctx context.Context, q wire.AppendRequest) (wire.App
 		}
 		rep.Results[i] = r
 	}
-	return rep, nil
+	rep.Promise, err = k.promise(q.Entries, rep)
+	return rep, err
 }
 
 // refusal gives an error of the ledger the code that callers branch on: otherwise where

@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"time"
 
@@ -40,6 +41,25 @@ func (a alone) HeadAt(_ context.Context, size uint64) (tree.Head, error) {
 }
 func (a alone) Prove(_ context.Context, i uint64) (tree.Proof, error) {
 	return a.Ledger.Prove(i)
+}
+
+// promised is how long a keeper gives itself until a tree head that counts is there.
+const promised = 60_000
+
+// promise gives this keeper's word for the entries that were just taken.
+func (k *Keeper) promise(entries []record.Raw, rep wire.Appended) (record.Raw, error) {
+	p := tree.Promise{Mesh: k.cfg.Mesh, Size: rep.Size}
+	for i, r := range rep.Results {
+		if r.Err == nil && !r.Known { // what was there already may have had another number
+			p.Entries = append(p.Entries, tree.Promised{Entry: sha256.Sum256(entries[i]), Index: r.Index})
+			p.Deadline = max(p.Deadline, r.Time+promised)
+		}
+	}
+	if k.cfg.Key == nil || len(p.Entries) == 0 {
+		return nil, nil
+	}
+	s, err := record.Sign(k.cfg.Key, p)
+	return s.Raw(), err
 }
 
 const (

@@ -31,7 +31,7 @@ func (n *Node) keep() error {
 		return err
 	}
 	n.closers = append(n.closers, l.Close)
-	k := keeper.Config{ID: n.ID(), Open: n.end}
+	k := keeper.Config{ID: n.ID(), Open: n.end, Key: n.key, Mesh: n.mesh.Ref()}
 	if len(n.mesh.Value.Keepers) > 1 {
 		if err := n.share(l, c); err != nil {
 			return err

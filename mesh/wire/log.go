@@ -14,6 +14,9 @@ type Appended struct {
 	Results []AppendResult `cbor:"1,keyasint"`
 	Size    uint64         `cbor:"2,keyasint"` // of the log now
 	Root    record.Ref     `cbor:"3,keyasint"` // of its tree
+	// Promise is a record.Signed[tree.Promise] of the keeper that ordered them, for those
+	// that were taken.
+	Promise record.Raw `cbor:"4,keyasint,omitempty"`
 }
 
 // An AppendResult is what became of one entry.
