@@ -11,7 +11,7 @@ func (o *call) gemmBytes() {
 	c := o.c
 	m, n, k := int(c.M), int(c.N), int(c.K)
 	p := product{m: m, n: n, k: k, alpha: 1, beta: o.param(0), act: c.Flags & (kernel.ReLU | kernel.GELU), bias: floats(o.d)}
-	p.dst = matrix{floats(o.dst), n, 1}
+	p.dst = matrix{v: floats(o.dst), down: n, right: 1}
 	o.p = p
 	broad := max(64, 2*grain/k/64*64) // several a word
 	o.grid = grid{across: pieces(n, broad), broad: broad, down: 1, high: m}

@@ -20,11 +20,35 @@ const (
 // A matrix is a view of elements at row·down + column·right.
 type matrix struct {
 	v           []float32
+	half        []uint16 // the elements, if they are BF16
 	down, right int
 }
 
-func (o *call) matrix(w []uint32, cols int, ld uint32, trans bool) matrix {
-	m := matrix{v: floats(w), down: cols, right: 1}
+// part returns rows × columns from r, c on, of an own copy in binary32 if they are BF16.
+func (m matrix) part(r, c, rows, columns int) matrix {
+	at := r*m.down + c*m.right
+	if m.half == nil {
+		return matrix{v: m.v[at:], down: m.down, right: m.right}
+	}
+	p := matrix{v: make([]float32, rows*columns), down: columns, right: 1}
+	if m.right != 1 { // as it lies, one column after another
+		p.down, p.right = 1, rows
+	}
+	for i := range rows {
+		for j := range columns {
+			p.v[i*p.down+j*p.right] = math.Float32frombits(uint32(m.half[at+i*m.down+j*m.right]) << 16)
+		}
+	}
+	return p
+}
+
+func (o *call) matrix(w []uint32, t kernel.DType, cols int, ld uint32, trans bool) matrix {
+	m := matrix{down: cols, right: 1}
+	if t == kernel.BF16 {
+		m.half = halves(w)
+	} else {
+		m.v = floats(w)
+	}
 	if ld != 0 {
 		m.down = int(ld)
 	}
@@ -48,9 +72,9 @@ func (o *call) gemm() {
 	m, n, k := int(c.M), int(c.N), int(c.K)
 	ta, tb := c.Flags&kernel.TransA != 0, c.Flags&kernel.TransB != 0
 	p := product{m: m, n: n, k: k, bias: floats(o.d), act: c.Flags & (kernel.ReLU | kernel.GELU)}
-	p.a = o.matrix(o.a, pick(ta, m, k), c.Params[0], ta)
-	p.b = o.matrix(o.b, pick(tb, k, n), c.Params[1], tb)
-	p.dst = o.matrix(o.dst, n, c.Params[2], false)
+	p.a = o.matrix(o.a, c.A.Type, pick(ta, m, k), c.Params[0], ta)
+	p.b = o.matrix(o.b, c.B.Type, pick(tb, k, n), c.Params[1], tb)
+	p.dst = o.matrix(o.dst, kernel.F32, n, c.Params[2], false)
 	p.alpha, p.beta = math.Float32frombits(c.Params[6]), math.Float32frombits(c.Params[7])
 	if c.Params[6] == 0 {
 		p.alpha = 1
@@ -88,7 +112,16 @@ func (o *call) part(i int) (p product, r0, r1, c0, c1 int) {
 		p = p.batch(o.c, b)
 	}
 	r0, c0 = i/g.across%g.down*g.high, i%g.across*g.broad
-	return p, r0, min(p.m, r0+g.high), c0, min(p.n, c0+g.broad)
+	r1, c1 = min(p.m, r0+g.high), min(p.n, c0+g.broad)
+	if p.a.half == nil && p.b.half == nil {
+		return p, r0, r1, c0, c1
+	}
+	p.m, p.n = r1-r0, c1-c0
+	p.a, p.b, p.dst = p.a.part(r0, 0, p.m, p.k), p.b.part(0, c0, p.k, p.n), p.dst.part(r0, c0, p.m, p.n)
+	if len(p.bias) > 0 {
+		p.bias = p.bias[c0:]
+	}
+	return p, 0, p.m, 0, p.n
 }
 
 // pieces returns how many of the given size make up n.
@@ -153,11 +186,21 @@ func room(v []float32, n int) []float32 {
 	return v[:n]
 }
 
+// from is the matrix that begins at elements later.
+func (m matrix) from(at int) matrix {
+	if m.half != nil {
+		m.half = m.half[at:]
+	} else {
+		m.v = m.v[at:]
+	}
+	return m
+}
+
 // batch returns the i-th product of the batch.
 func (p product) batch(c *kernel.Command, i int) product {
-	p.a.v = p.a.v[i*int(c.Params[3]):]
-	p.b.v = p.b.v[i*int(c.Params[4]):]
-	p.dst.v = p.dst.v[i*int(c.BatchStride()):]
+	p.a = p.a.from(i * int(c.Params[3]))
+	p.b = p.b.from(i * int(c.Params[4]))
+	p.dst = p.dst.from(i * int(c.BatchStride()))
 	return p
 }
 

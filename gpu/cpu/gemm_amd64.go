@@ -54,10 +54,10 @@ func (o *call) task(i int) {
 	p, r0, r1, c0, c1 := o.part(i)
 	s := o.borrow()
 	defer o.scratch.Put(s)
-	sums := matrix{p.dst.v[r0*p.dst.down+c0:], p.dst.down, 1}
+	sums := matrix{v: p.dst.v[r0*p.dst.down+c0:], down: p.dst.down, right: 1}
 	if p.beta != 0 {
 		s.sums = room(s.sums, (r1-r0)*(c1-c0))
-		sums = matrix{s.sums, c1 - c0, 1}
+		sums = matrix{v: s.sums, down: c1 - c0, right: 1}
 	}
 	steps := min(p.k, depth)
 	s.a = room(s.a, pieces(min(r1-r0, packedRows), low)*low*steps)
@@ -71,7 +71,7 @@ func (o *call) task(i int) {
 			}
 			high := min(packedRows, r1-r)
 			packRows(s.a, p.a, r, r+high, k0, steps)
-			s.panels(matrix{sums.v[(r-r0)*sums.down:], sums.down, 1}, high, c1-c0, steps, k0 == 0)
+			s.panels(matrix{v: sums.v[(r-r0)*sums.down:], down: sums.down, right: 1}, high, c1-c0, steps, k0 == 0)
 		}
 	}
 	if p.plain() {
@@ -92,7 +92,7 @@ func (s *scratch) panels(sums matrix, rows, columns, steps int, first bool) {
 		for i := 0; i < rows; i += low {
 			a, c := &s.a[i*steps], sums.v[i*sums.down+j:]
 			if rows-i < low || columns-j < wide {
-				s.corner(steps, a, b, matrix{c, sums.down, 1}, min(low, rows-i), min(wide, columns-j), first)
+				s.corner(steps, a, b, matrix{v: c, down: sums.down, right: 1}, min(low, rows-i), min(wide, columns-j), first)
 			} else if first {
 				gemm6x16(steps, a, b, &s.zero[0], 0, &c[0], sums.down)
 			} else {

@@ -30,8 +30,8 @@ func (o *call) conv2d() {
 			o.rows(depth, n, (*call).unfold)
 			g := i % groups
 			o.multiply(product{m: filters, n: n, k: depth, alpha: 1,
-				a: matrix{floats(o.b)[g*filters*depth:], depth, 1}, b: matrix{o.conv.columns, n, 1},
-				dst: matrix{floats(o.dst)[i*filters*places+p:], places, 1}}, 1)
+				a: matrix{v: floats(o.b)[g*filters*depth:], down: depth, right: 1}, b: matrix{v: o.conv.columns, down: n, right: 1},
+				dst: matrix{v: floats(o.dst)[i*filters*places+p:], down: places, right: 1}}, 1)
 		}
 	}
 	if o.d != nil || c.Flags != 0 {

@@ -177,6 +177,8 @@ func TestRefusals(t *testing.T) {
 		"window going back":   {"conv2d_back_data", func(c *kernel.Command) { c.Params[2] = 6 }, "behind the image"},
 		"bias going back":     {"conv2d_back_filter", func(c *kernel.Command) { c.C = at(3, 0) }, "C is not used"},
 		"classes of floats":   {"xent", func(c *kernel.Command) { c.B.Type = kernel.F32 }, "B has type 0"},
+		"half of it":          {"gemm", func(c *kernel.Command) { c.A.Type, c.A.Offset = kernel.BF16, 4084 }, "A needs 16 bytes at 4084"},
+		"gemm of integers":    {"gemm", func(c *kernel.Command) { c.B.Type = kernel.I32 }, "B has type 5"},
 		"short rows":          {"gemm", func(c *kernel.Command) { c.Params[0] = 3 }, "leading dimension"},
 		"stride, no batch":    {"gemm", func(c *kernel.Command) { c.Params[4] = 12 }, "set L"},
 		"batch overlaps":      {"gemm", func(c *kernel.Command) { c.L, c.Params[5] = 2, 5 }, "overlap"},

@@ -26,7 +26,9 @@ func gemm(c *Command, f *form) string {
 	if one, _ := matrix(m, n, false, u(c.Params[2]), 1, 0); l > 1 && c.BatchStride() < one {
 		return "the batch stride of Dst (Params[5]) lets its matrices overlap"
 	}
-	f.ops = [4]need{writes(d), reads(a), reads(b), reads(n).when(c.C != Operand{})}
+	ta, tb := half(c.A.Type), half(c.B.Type)
+	a, b = elements(a, ta), elements(b, tb)
+	f.ops = [4]need{writes(d), reads(a).as(ta), reads(b).as(tb), reads(n).when(c.C != Operand{})}
 	out := prod(m, n, l)
 	f.flop = prod(2, out, k)
 	if act := c.Flags & activation; act == GELU || act == SiLU {
@@ -38,8 +40,16 @@ func gemm(c *Command, f *form) string {
 	return ""
 }
 
-// matrix returns the words from the first to the last of l matrices.
-func matrix(rows, cols uint64, trans bool, ld, l, stride uint64) (words uint64, ok bool) {
+// half is BF16 where t is; else F32, which t is then refused for.
+func half(t DType) DType {
+	if t == BF16 {
+		return BF16
+	}
+	return F32
+}
+
+// matrix returns the elements from the first to the last of l matrices.
+func matrix(rows, cols uint64, trans bool, ld, l, stride uint64) (n uint64, ok bool) {
 	if trans {
 		rows, cols = cols, rows
 	}

@@ -59,7 +59,7 @@ type Spec struct {
 // keep every bit.
 var Table = [...]Spec{
 	{Gemm, "gemm", "1", false, `Dst[M,N] = act(alpha·op(A)[M,K]·op(B)[K,N] + beta·Dst + C[N])
-C (bias) is optional. L matrices, 0 and 1 mean one. Flags: TransA (A is K×M), TransB (B is N×K), one of ReLU, GELU, SiLU.
+C (bias) is optional. A and B may be BF16, each by itself. L matrices, 0 and 1 mean one. Flags: TransA (A is K×M), TransB (B is N×K), one of ReLU, GELU, SiLU.
 Params: 0..2 leading dimensions of A, B, Dst in elements (0: dense); 3..5 batch strides of A, B, Dst in elements (A, B: 0 shares one matrix; Dst: 0 is M leading dimensions); 6 alpha, 7 beta as binary32 (all bits zero: alpha is 1; beta zero: Dst is not read).
 In order: the sum over k; times alpha if that is not 1; fma(beta, Dst, ·) if beta is not zero; plus C; activation: ReLU v > 0 ? v : 0; SiLU v·sigmoid(v); GELU v·sigmoid(u), u = 0x1.988454p+0·fma(0x1.6e4e26p-5·v, v·v, v).
 Cost: 2·M·N·K·L FLOP, 20 more an element for GELU and SiLU; 4 bytes for each word from first to last of each operand, Dst twice if it is read.`,

@@ -18,6 +18,18 @@ func products() []trial {
 			all = append(all, product(fmt.Sprintf("%v,flags=%d", s, flags), c, uint64(i)))
 		}
 	}
+	for types := range 4 {
+		for flags := range uint16(4) {
+			for _, s := range [][4]int{{1, 70, 33, 1}, {9, 20, 401, 1}, {3, 5, 7, 2}} {
+				c := kernel.Command{Op: kernel.Gemm, Flags: flags, M: uint32(s[0]), N: uint32(s[1]), K: uint32(s[2]), L: uint32(s[3])}
+				c.A.Type, c.B.Type = kernel.DType(types&1), kernel.DType(types>>1)
+				if s[3] > 1 {
+					c.Params = [10]uint32{0, 0, 0, 23, 39, 17, f32(2), f32(0.5)}
+				}
+				all = append(all, product(fmt.Sprintf("%v,flags=%d,types=%d", s, flags, types), c, 95))
+			}
+		}
+	}
 	base := kernel.Command{Op: kernel.Gemm, M: 5, N: 6, K: 7}
 	for name, change := range map[string]func(c *kernel.Command){
 		"relu":     func(c *kernel.Command) { c.Flags = kernel.ReLU },
@@ -45,7 +57,8 @@ func product(name string, c kernel.Command, seed uint64) trial {
 	d := descend(&c)
 	a, b := numbers(seed+1, d.size(0)), numbers(seed+2, d.size(1))
 	dst, bias := numbers(seed+3, d.size(2)), numbers(seed+4, d.n)
-	tr := trial{name: name, c: c, in: [4][]uint32{words(dst), words(a), words(b), words(bias)}}
+	tr := trial{name: name, c: c, in: [4][]uint32{words(dst), encode(a, c.A.Type), encode(b, c.B.Type), words(bias)}}
+	a, b = decode(tr.in[1], len(a), c.A.Type), decode(tr.in[2], len(b), c.B.Type)
 	for _, v := range dst {
 		tr.want = append(tr.want, number{v, 0})
 	}
