@@ -104,12 +104,34 @@ func (k *Keeper) order(ctx context.Context, q wire.AppendRequest) (rep wire.Appe
 func (k *Keeper) passOn(ctx context.Context, leader record.NodeID, q wire.AppendRequest) (wire.Appended, error) {
 	one, cancel := context.WithTimeoutCause(ctx, patience/2, wire.Refuse(wire.Unavailable, "append: the leader is silent"))
 	defer cancel()
+	one, lost := context.WithCancelCause(one)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		k.watch(one, leader, lost)
+	}()
+	defer func() { lost(nil); <-watched }()
 	rep, err := wire.Call(one, k.cfg.Open, leader, wire.Append, wire.AppendRequest{Entries: q.Entries, Direct: true})
 	if err != nil {
 		return rep, err
 	}
 	_ = k.ledger.Await(one, rep.Size) // if it takes too long, the entries are durable all the same
 	return rep, nil
+}
+
+// watch calls lost once another keeper leads, until ctx ends: a leader that was killed
+// does not say so.
+func (k *Keeper) watch(ctx context.Context, leader record.NodeID, lost context.CancelCauseFunc) {
+	for ctx.Err() == nil {
+		if id, ok := k.cfg.Quorum.Leader(); ok && id != leader {
+			lost(wire.Refuse(wire.Unavailable, "append: another keeper leads"))
+			return
+		}
+		select {
+		case <-time.After(again):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // catchUp waits until what is read here is as new as anywhere. Where nobody leads, the

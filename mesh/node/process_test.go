@@ -53,7 +53,7 @@ func play(role string) error {
 	if role == "tenant" {
 		return playTenant(ctx, key, m, addrs)
 	}
-	c := node.Config{Dir: dir, Listen: os.Getenv(listenEnv), Addrs: addrs, Gateway: role == "gateway", Keeper: role == "gateway",
+	c := node.Config{Dir: dir, Listen: os.Getenv(listenEnv), Addrs: addrs, Gateway: role == "gateway", Keeper: role == "gateway" || role == "keeper",
 		Provider: role == "provider", Workers: sandbox.Config{Device: "sim:t4"}}
 	if c.Policy.Floor, err = record.ParseAmount(os.Getenv(floorEnv)); err != nil && c.Provider {
 		return err

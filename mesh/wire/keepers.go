@@ -20,8 +20,9 @@ type Keepers struct {
 	last atomic.Int32 // index of the one that answered last
 }
 
-// share is how long a keeper may be silent while there is another to ask.
-const share = 5 * time.Second
+// share is how long a keeper may be silent while there is another to ask: longer than it
+// takes to elect a leader, when the one that is asked waits for that.
+const share = 1500 * time.Millisecond
 
 // KeepersOf returns m's keepers, reached through o. The caller's own node is asked
 // first, where it is one.
