@@ -304,6 +304,9 @@ func (v *entryView) supervision(e record.Entry) bool {
 		v.Job, v.To, v.Amount, v.Rate = &e.Delegate.Job, &e.Delegate.Gateway, e.Delegate.Amount, e.Delegate.Rate
 	case e.Adopt != nil:
 		v.Job, v.Reason = &e.Adopt.Job, fmt.Sprintf(" epoch %d", e.Adopt.Epoch)
+	case e.Evidence != nil:
+		keeper := e.Evidence.Keeper.ID()
+		v.Of, v.Reason = &keeper, fmt.Sprintf(", who signed two heads of size %d", e.Evidence.Size)
 	case e.Change != nil:
 		v.Reason = fmt.Sprintf("change %d from %s on", e.Change.N, stamp(e.Change.From))
 	default:

@@ -87,6 +87,7 @@ func (t terminal) ledgerCommand() *cli.Command {
 			Action:      t.ledgerTile,
 		},
 		t.mirrorCommand(),
+		t.accuseCommand(),
 	}, t.backupCommands()...)}
 }
 

@@ -154,6 +154,7 @@ type paramsView struct {
 	AllowSimulated bool          `json:"simulated_devices_earn"`
 	VestDays       uint32        `json:"holdback_vests_days"`
 	Unbond         record.Millis `json:"unbond_ms"`
+	Slash          uint32        `json:"slash_ppm"`
 }
 
 func viewMesh(m signedMesh) meshView {
@@ -167,7 +168,7 @@ func viewMesh(m signedMesh) meshView {
 	p := m.Value.Params
 	v := meshView{ID: m.Ref(), Name: m.Value.Name, Created: stamp(m.Value.Created), Signer: m.By(), Gateways: members(m.Value.Gateways),
 		Keepers: members(m.Value.Keepers), Quorum: m.Value.Quorum, Mint: m.Value.Mint,
-		Params: paramsView{p.FLOPS, p.Bandwidth, p.GuestDiv, p.Reserve, p.Holdback, p.Fee, p.DailyMint, p.AllowSimulated, p.VestDays, p.Unbond}}
+		Params: paramsView{p.FLOPS, p.Bandwidth, p.GuestDiv, p.Reserve, p.Holdback, p.Fee, p.DailyMint, p.AllowSimulated, p.VestDays, p.Unbond, p.Slash}}
 	for _, g := range v.Gateways {
 		if g.Addr != "" {
 			v.Join = g.Addr + "#" + v.ID.String()

@@ -91,6 +91,8 @@ func effects(t turn, e record.Entry) (Effects, error) {
 		return keys(t, e)
 	case record.TypeVoucher, record.TypeDelegate, record.TypeAdopt, record.TypeParams:
 		return supervise(t, e)
+	case record.TypeEvidence:
+		return evidence(t, *e.Evidence)
 	default:
 		return money(t, e)
 	}
@@ -157,7 +159,7 @@ func check(e record.Entry) error {
 		record.TypeRegister: e.Register != nil, record.TypeRotate: e.Rotate != nil, record.TypeVeto: e.Veto != nil,
 		record.TypeRevoke: e.Revoke != nil, record.TypeOwn: e.Own != nil,
 		record.TypeVoucher: e.Voucher != nil, record.TypeDelegate: e.Delegate != nil, record.TypeAdopt: e.Adopt != nil,
-		record.TypeParams: e.Change != nil,
+		record.TypeParams: e.Change != nil, record.TypeEvidence: e.Evidence != nil,
 	}
 	set := 0
 	for _, there := range bodies {

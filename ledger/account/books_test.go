@@ -25,6 +25,8 @@ const (
 	mintKey      = 9
 	gatewayA     = 5
 	gatewayB     = 6
+	forker       = 3 // a keeper that signs whatever one asks
+	slashShare   = 300_000
 	workUnit     = 144e5 // a µcredit's work at a quarter of a credit an hour
 	castRate     = record.Credit / 4
 	opsPerWorld  = 500
@@ -97,7 +99,8 @@ func newStage(t *testing.T, seed uint64, taken map[record.EntryType]int) *stage 
 	m := newMaps()
 	m.mesh.Mint = pub(cast[mintKey])
 	m.mesh.Gateways = []record.Member{{Key: pub(cast[gatewayA])}, {Key: pub(cast[gatewayB])}}
-	m.mesh.Keepers, m.mesh.Quorum = []record.Member{{Key: pub(keeper)}}, 1
+	m.mesh.Keepers, m.mesh.Quorum = []record.Member{{Key: pub(keeper)}, {Key: pub(cast[forker])}}, 1
+	m.mesh.Params.Slash = slashShare
 	m.mesh.Params.VestDays, m.mesh.Params.Unbond = 3, 2*day
 	return &stage{T: t, paper: newPaper(int64(now)), r: rand.New(rand.NewPCG(seed, 1)), seed: seed, m: m, taken: taken}
 }
@@ -119,7 +122,7 @@ func (s *stage) step() {
 	}
 	often := []func() (bool, error){s.deposit, s.transfer, s.withdraw, s.confirm, s.stake, s.unstake, s.vest, s.reward, s.open, s.delegate, s.adopt, s.topUp,
 		s.deposit, s.open, s.lease, s.lease, s.lease, s.lease, s.lease, s.lease, s.lease, s.vouch, s.vouch, s.vouch, s.settle, s.settle, s.settle, s.settle, s.cut}
-	seldom := []func() (bool, error){s.register, s.rotate, s.veto, s.revoke, s.own, s.change, s.cancel, s.close}
+	seldom := []func() (bool, error){s.register, s.rotate, s.veto, s.revoke, s.own, s.change, s.cancel, s.close, s.accuse}
 	all := often
 	if s.n(8) == 0 {
 		all = seldom
@@ -318,10 +321,30 @@ func (s *stage) reward() (bool, error) {
 	}
 	want := s.acts(by) && agreed && amount > 0 && !s.used[ref] && has >= amount
 	if s.use(ref, want) {
-		s.fees -= amount // the insurance is empty: nothing is slashed here
+		if insured {
+			s.insurance -= amount
+		} else {
+			s.fees -= amount
+		}
 		s.give(s.earned, s.acct(to), amount)
 	}
 	return s.post(by, want, e)
+}
+
+// accuse brings a fork by the keeper, of one of some logs.
+func (s *stage) accuse() (bool, error) {
+	by, log := s.key(), record.Ref{byte(s.n(8))}
+	e := &record.Evidence{Keeper: pub(cast[forker]), Mesh: log, Size: 1}
+	for i, h := range []*record.HeadSign{&e.A, &e.B} {
+		h.Root = record.Ref{byte(i)}
+		h.Sign = ed25519.Sign(cast[forker], record.HeadText(log, 1, h.Root))
+	}
+	ref := fmt.Sprint("e", log)
+	want := s.acts(by) && !s.used[ref]
+	if s.use(ref, want) {
+		s.slash(s.acct(forker), slashShare)
+	}
+	return s.post(by, want, record.Entry{Kind: record.TypeEvidence, Evidence: e})
 }
 
 func (s *stage) change() (bool, error) {

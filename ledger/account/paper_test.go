@@ -180,6 +180,28 @@ func (p *paper) ripe(d paperDay) int64 {
 	return max(0, d.left-(d.held-d.held*since/span))
 }
 
+// slash takes a share of bond and holdback: the bond first, the newest first.
+func (p *paper) slash(a record.NodeID, ppm int64) {
+	sum := (p.bond[a] + p.heldOf(a)) * ppm / 1e6
+	p.insurance += sum
+	first := min(sum, p.bond[a])
+	p.bond[a] -= first
+	for over := p.leavingOf(a) - p.bond[a]; over > 0; {
+		last := len(p.leaving[a]) - 1
+		less := min(over, p.leaving[a][last].amount)
+		p.leaving[a][last].amount -= less
+		over -= less
+		if p.leaving[a][last].amount == 0 {
+			p.leaving[a] = p.leaving[a][:last]
+		}
+	}
+	for i, rest := len(p.held[a])-1, sum-first; i >= 0 && rest > 0; i-- {
+		less := min(rest, p.held[a][i].left)
+		p.held[a][i].left -= less
+		rest -= less
+	}
+}
+
 // pay ends a lease and divides what it comes to.
 func (p *paper) pay(l *paperLease, amount int64, done bool) {
 	j := l.job
@@ -267,6 +289,9 @@ func (p *paper) compare(m *maps) (string, record.NodeID, int64, record.Amount) {
 	}
 	if got := m.free(account.Fees, [32]byte{}); got != record.Amount(p.fees) {
 		return "fees", record.NodeID{}, p.fees, got
+	}
+	if got := m.free(account.Insurance, [32]byte{}); got != record.Amount(p.insurance) {
+		return "insurance", record.NodeID{}, p.insurance, got
 	}
 	return "", record.NodeID{}, 0, 0
 }

@@ -64,7 +64,7 @@ func change(t turn, e record.Entry) (Effects, error) {
 		return Effects{}, refuse(ErrEntry, "a change comes into force a day ahead at the soonest")
 	case p.FLOPS == 0 || p.Bandwidth == 0 || p.GuestDiv == 0 || p.Reserve == 0:
 		return Effects{}, refuse(ErrEntry, "the reference GPU and the reserve are above 0")
-	case p.Holdback > 1e6 || p.Fee > 1e6 || p.VestDays > maxVest || p.Unbond < 0 || p.Unbond > maxVest*dayMillis:
+	case p.Holdback > 1e6 || p.Fee > 1e6 || p.Slash > 1e6 || p.VestDays > maxVest || p.Unbond < 0 || p.Unbond > maxVest*dayMillis:
 		return Effects{}, refuse(ErrEntry, "shares are at most 1,000,000 ppm, times at most %d days", maxVest)
 	}
 	now := t.Mesh().Params

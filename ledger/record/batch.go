@@ -156,6 +156,8 @@ type (
 		Delegate *Delegation     `cbor:"31,keyasint,omitempty"`
 		Adopt    *Adopt          `cbor:"32,keyasint,omitempty"`
 		Change   *Change         `cbor:"33,keyasint,omitempty"`
+
+		Evidence *Evidence `cbor:"34,keyasint,omitempty"`
 	}
 
 	looseLease struct {
@@ -235,7 +237,7 @@ func entry(l loose[looseEntry]) Signed[Entry] {
 	e := Entry{V: v.V, Kind: v.Kind, Stream: v.Stream, Seq: v.Seq, Idem: v.Idem, Deposit: v.Deposit, Cut: v.Cut, Close: v.Close,
 		Transfer: v.Transfer, Withdraw: v.Withdraw, Confirm: v.Confirm, Stake: v.Stake, Unstake: v.Unstake, Vest: v.Vest,
 		Reward: v.Reward, TopUp: v.TopUp, Register: v.Register, Veto: v.Veto,
-		Voucher: whole(v.Voucher), Delegate: v.Delegate, Adopt: v.Adopt, Change: v.Change}
+		Voucher: whole(v.Voucher), Delegate: v.Delegate, Adopt: v.Adopt, Change: v.Change, Evidence: v.Evidence}
 	for _, a := range v.Approvals {
 		e.Approvals = append(e.Approvals, signed(a, a.value))
 	}

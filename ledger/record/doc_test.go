@@ -52,7 +52,7 @@ string that holds a whole signed X. A list of one-byte numbers is a byte string.
 func recordsDocument(t *testing.T) []byte {
 	b := bytes.NewBufferString(recordsIntro)
 	set := token.NewFileSet()
-	for _, name := range []string{"entry.go", "money.go", "keys.go", "supervise.go", "job.go", "trade.go", "mesh.go", "record.go"} {
+	for _, name := range []string{"entry.go", "money.go", "keys.go", "supervise.go", "evidence.go", "job.go", "trade.go", "mesh.go", "record.go"} {
 		f, err := parser.ParseFile(set, name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

@@ -38,6 +38,8 @@ const (
 	TypeDelegate EntryType = 22 // Delegation: another gateway may supervise a job
 	TypeAdopt    EntryType = 23 // Adopt: it does
 	TypeParams   EntryType = 24 // Change: the mesh's parameters from some time on
+	// Disputes.
+	TypeEvidence EntryType = 25 // Evidence: a keeper forked the log
 )
 
 var entryTypes = [...]string{TypeDeposit: "deposit", TypeJob: "job", TypeLease: "lease", TypeSettle: "settle",
@@ -45,7 +47,7 @@ var entryTypes = [...]string{TypeDeposit: "deposit", TypeJob: "job", TypeLease: 
 	TypeTransfer: "transfer", TypeWithdraw: "withdraw", TypeConfirm: "withdraw-end", TypeStake: "stake", TypeUnstake: "unstake",
 	TypeVest: "vest", TypeReward: "reward", TypeTopUp: "top-up", TypeCancel: "cancel",
 	TypeRegister: "register", TypeRotate: "rotate", TypeVeto: "veto", TypeRevoke: "revoke", TypeOwn: "own",
-	TypeVoucher: "voucher", TypeDelegate: "delegate", TypeAdopt: "adopt", TypeParams: "parameters"}
+	TypeVoucher: "voucher", TypeDelegate: "delegate", TypeAdopt: "adopt", TypeParams: "parameters", TypeEvidence: "evidence"}
 
 // ParseEntryType reads a type's name.
 func ParseEntryType(s string) (EntryType, error) {
@@ -106,6 +108,8 @@ type Entry struct {
 	Delegate *Delegation      `cbor:"31,keyasint,omitempty"`
 	Adopt    *Adopt           `cbor:"32,keyasint,omitempty"`
 	Change   *Change          `cbor:"33,keyasint,omitempty"`
+
+	Evidence *Evidence `cbor:"34,keyasint,omitempty"`
 }
 
 // Type implements Record.

@@ -53,10 +53,12 @@ type Params struct {
 	VestDays uint32 `cbor:"9,keyasint,omitempty"`
 	// Unbond is how long a bond that is taken back can still be slashed.
 	Unbond Millis `cbor:"10,keyasint,omitempty"`
+	// Slash is what proven evidence costs, in ppm of bond and holdback together.
+	Slash uint32 `cbor:"11,keyasint,omitempty"`
 }
 
 // DefaultParams are what `mesh init` starts from.
 func DefaultParams() Params {
 	return Params{FLOPS: 20e12, Bandwidth: 500e9, GuestDiv: 50, Reserve: Credit / 2, DailyMint: 10_000 * Credit,
-		VestDays: 30, Unbond: 7 * 86_400_000}
+		VestDays: 30, Unbond: 7 * 86_400_000, Slash: 1e6}
 }

@@ -149,7 +149,7 @@ var bodyName = map[EntryType]string{
 	TypeTransfer: "Transfer", TypeWithdraw: "Withdraw", TypeConfirm: "Confirm", TypeStake: "Stake", TypeUnstake: "Unstake",
 	TypeVest: "Vest", TypeReward: "Reward", TypeTopUp: "TopUp", TypeCancel: "Cancel",
 	TypeRegister: "Register", TypeRotate: "Rotate", TypeVeto: "Veto", TypeRevoke: "Revoke", TypeOwn: "Own",
-	TypeVoucher: "Voucher", TypeDelegate: "Delegate", TypeAdopt: "Adopt", TypeParams: "Change",
+	TypeVoucher: "Voucher", TypeDelegate: "Delegate", TypeAdopt: "Adopt", TypeParams: "Change", TypeEvidence: "Evidence",
 }
 
 func readVectors(t testing.TB) (out []vector) {

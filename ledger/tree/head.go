@@ -56,7 +56,7 @@ func Sign(key crypto.Signer, mesh record.Ref, size uint64, root record.Ref) (Hea
 	if !ok {
 		return Head{}, fmt.Errorf("sign tree head: want an Ed25519 key, have %T", key.Public())
 	}
-	text := fmt.Sprintf("%s\n%d\n%s\n", Origin(mesh), size, base64.StdEncoding.EncodeToString(root[:]))
+	text := string(record.HeadText(mesh, size, root))
 	msg, err := note.Sign(&note.Note{Text: text}, signer{keeper{Origin(mesh), record.PublicKey(pub)}, key})
 	if err != nil {
 		return Head{}, fmt.Errorf("sign tree head: %w", err)
