@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -307,7 +308,9 @@ func good(t testing.TB, outs []ledger.Outcome) uint64 {
 
 // TestThree: three keepers form a quorum, commit, and prove under a head that two have
 // signed.
-func TestThree(t *testing.T) {
+func TestThree(t *testing.T) { synctest.Test(t, testThree) }
+
+func testThree(t *testing.T) {
 	c := newClub(t, 3).start()
 	a := c.author()
 	if at := good(t, c.append(a.next(1))); at != 0 {
@@ -326,6 +329,11 @@ func TestThree(t *testing.T) {
 	}
 }
 
+// virtually runs f in virtual time.
+func virtually(t *testing.T, name string, f func(*testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
 // TestLeaderEnds: what was acknowledged before a leader ended, or was cut off, is there
 // after it, and a batch that is sent again is not applied again.
 func TestLeaderEnds(t *testing.T) {
@@ -337,7 +345,7 @@ func TestLeaderEnds(t *testing.T) {
 			c.cut[s] = true
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		virtually(t, name, func(t *testing.T) {
 			c := newClub(t, 3).start()
 			a := c.author()
 			first := a.next(10)
@@ -371,7 +379,9 @@ func TestLeaderEnds(t *testing.T) {
 }
 
 // TestFollower names the leader, and cannot order.
-func TestFollower(t *testing.T) {
+func TestFollower(t *testing.T) { synctest.Test(t, testFollower) }
+
+func testFollower(t *testing.T) {
 	c := newClub(t, 3).start()
 	a := c.author()
 	good(t, c.append(a.next(1)))
@@ -390,7 +400,9 @@ func TestFollower(t *testing.T) {
 }
 
 // TestAllRestart: the order goes on where it was.
-func TestAllRestart(t *testing.T) {
+func TestAllRestart(t *testing.T) { synctest.Test(t, testAllRestart) }
+
+func testAllRestart(t *testing.T) {
 	c := newClub(t, 3).start()
 	a := c.author()
 	for range 3 {
@@ -405,7 +417,9 @@ func TestAllRestart(t *testing.T) {
 }
 
 // TestBadEntry: an entry that its bytes refuse gets its reason, and stops nobody.
-func TestBadEntry(t *testing.T) {
+func TestBadEntry(t *testing.T) { synctest.Test(t, testBadEntry) }
+
+func testBadEntry(t *testing.T) {
 	c := newClub(t, 3).start()
 	a := c.author()
 	raws := a.next(3)
@@ -424,7 +438,9 @@ func TestBadEntry(t *testing.T) {
 
 // TestLostDisk: a keeper that comes back with nothing gets a copy of the ledger and
 // votes again.
-func TestLostDisk(t *testing.T) {
+func TestLostDisk(t *testing.T) { synctest.Test(t, testLostDisk) }
+
+func testLostDisk(t *testing.T) {
 	c := newClub(t, 3).start()
 	a := c.author()
 	for range 60 {

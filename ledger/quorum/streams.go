@@ -28,7 +28,6 @@ func (n name) String() string               { return n.id.String() + "." + n.bor
 func (n name) server() raft.ServerID        { return raft.ServerID(n.String()) }
 func (n name) address() raft.ServerAddress  { return raft.ServerAddress(n.String()) }
 func (n name) Network() string              { return "mesh" }
-func (n name) voter(s raft.Server) bool     { return s.ID == n.server() && s.Suffrage == raft.Voter }
 func (n name) in(c raft.Configuration) bool { return n.suffrage(c) >= 0 }
 func (n name) is(s raft.Server) bool        { return s.ID == n.server() }
 func signs(k crypto.Signer, p record.PublicKey) bool {
