@@ -3,6 +3,8 @@ package quorum_test
 import (
 	"bytes"
 	"errors"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -177,5 +179,36 @@ func TestLateQuorum(t *testing.T) {
 		}
 		good(t, c.append(raws))
 		c.same(6)
+	})
+}
+
+// TestStranger: who is no keeper gets no word, and neither does a keeper that means
+// another life of this one, or sends what is too large.
+func TestStranger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClub(t, 3).start()
+		good(t, c.append(c.author().next(1)))
+		ask := []byte{'a', 0, 0, 0, 1, 0xa0} // an empty question
+		for name, tc := range map[string]struct {
+			from record.NodeID
+			says []byte
+			got  bool
+		}{
+			"a keeper":               {c.all[1].id, ask, true},
+			"a stranger":             {record.NodeID{9}, ask, false},
+			"another life":           {c.all[1].id, []byte("r\x00\x00\x00\x05\xa1\x01\x62xy"), false},
+			"a message of 2 GiB":     {c.all[1].id, []byte{'a', 0x80, 0, 0, 0}, false},
+			"a question not of ours": {c.all[1].id, []byte{'z', 0, 0, 0, 1, 0xa0}, false},
+			"nothing, for long":      {c.all[1].id, nil, false},
+		} {
+			here, there := net.Pipe()
+			go c.all[0].member.Serve(t.Context(), tc.from, there)
+			go here.Write(tc.says)
+			b, err := io.ReadAll(here)
+			if got := len(b) > 0; got != tc.got {
+				t.Errorf("%s: answered %q, %v", name, b, err)
+			}
+			here.Close()
+		}
 	})
 }

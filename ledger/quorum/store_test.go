@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/hashicorp/raft"
 
+	"idlemesh/ledger"
 	"idlemesh/ledger/record"
 )
 
@@ -187,4 +189,49 @@ func FuzzUnpack(f *testing.F) {
 			t.Errorf("it wrote %v, %v", names, err)
 		}
 	})
+}
+
+// A fullFS has no room.
+type fullFS struct{ vfs.FS }
+
+func (fullFS) GetDiskUsage(string) (vfs.DiskUsage, error) { return vfs.DiskUsage{AvailBytes: 10}, nil }
+
+// TestStoreFull: a full disk is refused before Pebble would wait for room for ever.
+func TestStoreFull(t *testing.T) {
+	mem := vfs.NewMem()
+	s, err := openStore(mem, "log", 1, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = openStore(fullFS{mem}, "log", 100, quiet); err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if err := s.StoreLog(storedLog(1)); !errors.Is(err, ledger.ErrFull) {
+		t.Errorf("StoreLog: %v", err)
+	}
+	if last, err := s.LastIndex(); last != 0 || err != nil {
+		t.Errorf("the log ends at %d, %v", last, err)
+	}
+}
+
+// TestFits: no command is larger than what a follower should hold.
+func TestFits(t *testing.T) {
+	for name, tc := range map[string]struct{ n, size, want int }{
+		"few":            {3, 100, 3},
+		"many":           {2000, 100, maxEntries},
+		"large":          {200, 16 << 10, maxBytes / (16 << 10)},
+		"one, too large": {2, 2 * maxBytes, 1},
+	} {
+		batch := make([]record.Raw, tc.n)
+		for i := range batch {
+			batch[i] = make(record.Raw, tc.size)
+		}
+		if got := fits(batch); got != tc.want {
+			t.Errorf("%s: %d fit, want %d", name, got, tc.want)
+		}
+	}
 }
