@@ -87,26 +87,26 @@ func (o *call) conv2dBackData(i int) {
 	group := channel / channels
 	places, taps := w.OutHigh*w.OutWide, w.Kernel[0]*w.Kernel[1]
 	dst := frow(o.dst, i, w.High*w.Wide)
-	for at := range dst {
-		sum := float32(0)
-		for f := group * filters; f < (group+1)*filters; f++ {
-			dy := floats(o.a)[(image*n+f)*places:]
-			weights := floats(o.b)[(f*channels+channel%channels)*taps:]
-			for tap := range taps {
-				y, okY := before(at/w.Wide+w.Pad[0]-tap/w.Kernel[1]*w.Dilation[0], w.Stride[0], w.OutHigh)
-				x, okX := before(at%w.Wide+w.Pad[1]-tap%w.Kernel[1]*w.Dilation[1], w.Stride[1], w.OutWide)
-				if okY && okX {
-					sum = fma(dy[y*w.OutWide+x], weights[tap], sum)
+	clear(dst)
+	// A weight meets an element at one place at most, so each element is given its sum in
+	// the order of filters and weights.
+	for f := group * filters; f < (group+1)*filters; f++ {
+		dy := floats(o.a)[(image*n+f)*places:][:places]
+		weights := floats(o.b)[(f*channels+channel%channels)*taps:][:taps]
+		for tap, weight := range weights {
+			if stopped(o.stop) {
+				return
+			}
+			top, left := tap/w.Kernel[1]*w.Dilation[0]-w.Pad[0], tap%w.Kernel[1]*w.Dilation[1]-w.Pad[1]
+			for place, g := range dy {
+				y, x := place/w.OutWide*w.Stride[0]+top, place%w.OutWide*w.Stride[1]+left
+				if y >= 0 && y < w.High && x >= 0 && x < w.Wide {
+					dst[y*w.Wide+x] = fma(g, weight, dst[y*w.Wide+x])
 				}
 			}
 		}
-		dst[at] = canon(sum)
 	}
-}
-
-// before returns which place of a result lies stride apart from at, false if none.
-func before(at, stride, n int) (int, bool) {
-	return at / stride, at >= 0 && at%stride == 0 && at/stride < n
+	canonAll(dst)
 }
 
 // conv2dBackFilter computes one channel of one filter.
@@ -119,6 +119,9 @@ func (o *call) conv2dBackFilter(i int) {
 	places, taps := w.OutHigh*w.OutWide, w.Kernel[0]*w.Kernel[1]
 	dst := frow(o.dst, i, taps)
 	for tap := range dst {
+		if stopped(o.stop) {
+			return
+		}
 		dy, dx := tap/w.Kernel[1]*w.Dilation[0]-w.Pad[0], tap%w.Kernel[1]*w.Dilation[1]-w.Pad[1]
 		sum := float32(0)
 		for image := range int(c.M) {

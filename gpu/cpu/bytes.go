@@ -25,7 +25,7 @@ func (o *call) byteColumns(i int) {
 	s := o.borrow()
 	defer o.scratch.Put(s)
 	if o.c.Op == kernel.GemmI8 {
-		for r := range o.p.m {
+		for r := 0; r < o.p.m && !stopped(o.stop); r++ {
 			o.intRow(s, r, lo, hi)
 		}
 		return
@@ -33,7 +33,7 @@ func (o *call) byteColumns(i int) {
 	t := o.c.B.Type
 	words := o.p.k / kernel.Block * t.BlockWords()
 	s.sums = room(s.sums, hi-lo)
-	for r := range o.p.m {
+	for r := 0; r < o.p.m && !stopped(o.stop); r++ {
 		a := row(o.a, r, o.p.k/kernel.Block*kernel.Q8.BlockWords())
 		o.blockRow(s, a, o.b[lo*words:hi*words], t)
 		o.keep(&o.p, r, lo, s.sums)

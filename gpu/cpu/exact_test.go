@@ -119,3 +119,28 @@ func TestFreedMemoryIsZero(t *testing.T) {
 		t.Errorf("freed memory is still counted: %v", err)
 	}
 }
+
+// TestGiantWindows runs commands that are small but for a kernel or a stride beyond all
+// measure: what they take follows from what they cost.
+func TestGiantWindows(t *testing.T) {
+	const most = 1<<16 - 1
+	d := New(0)
+	h, _ := d.Alloc(4096)
+	g, _ := d.Alloc(4096)
+	wide, _ := d.Alloc(1 << 26)
+	at := func(b kernel.Buffer) kernel.Operand { return kernel.Operand{Buffer: b} }
+	for name, c := range map[string]kernel.Command{
+		"pool": {Op: kernel.Pool2D, M: 1, Dst: at(h), A: at(g),
+			Params: [10]uint32{4, 4, 8, 8, most | most<<16, 1 | 1<<16, (most - 1) | (most-1)<<16, 0, kernel.MaxOf}},
+		"dilated pool": {Op: kernel.Pool2D, M: 1, Dst: at(h), A: at(g),
+			Params: [10]uint32{4, 4, 8, 8, most | most<<16, 1 | 1<<16, 9 | 9<<16, most | most<<16, kernel.MeanOf}},
+		"stride": {Op: kernel.Conv2DBackData, M: 1, N: 1000, K: 1, Dst: at(wide), A: at(h), B: at(g),
+			Params: [10]uint32{4000, 4000, 1, 1, 1 | 1<<16, most | most<<16}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := d.Launch(nil, []kernel.Command{c}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -89,17 +89,15 @@ func (o *call) pool2d(i int) {
 	image := frow(o.a, i/w.OutHigh, w.High*w.Wide)
 	dst := frow(o.dst, i, w.OutWide)
 	top := i%w.OutHigh*w.Stride[0] - w.Pad[0]
+	y0, y1 := taps(top, w.Dilation[0], w.Kernel[0], w.High)
 	for x := range dst {
 		left := x*w.Stride[1] - w.Pad[1]
 		sum, most, inside := float32(0), float32(math.Inf(-1)), 0
-		for ky := range w.Kernel[0] {
-			y := top + ky*w.Dilation[0]
-			for kx := range w.Kernel[1] {
-				at := left + kx*w.Dilation[1]
-				if y < 0 || y >= w.High || at < 0 || at >= w.Wide {
-					continue
-				}
-				v := image[y*w.Wide+at]
+		k0, k1 := taps(left, w.Dilation[1], w.Kernel[1], w.Wide)
+		for ky := y0; ky < y1; ky++ {
+			line := image[(top+ky*w.Dilation[0])*w.Wide:]
+			for kx := k0; kx < k1; kx++ {
+				v := line[left+kx*w.Dilation[1]]
 				sum, most, inside = sum+v, larger(most, v), inside+1
 			}
 		}
@@ -112,6 +110,15 @@ func (o *call) pool2d(i int) {
 			dst[x] = canon(sum / float32(w.Kernel[0]*w.Kernel[1]))
 		}
 	}
+}
+
+// taps returns which of a kernel's places, from start on and step apart, lie in an image:
+// a kernel may be far larger than that.
+func taps(start, step, kernel, image int) (first, end int) {
+	if start < 0 {
+		first = pieces(-start, step)
+	}
+	return first, min(kernel, pieces(max(0, image-start), step))
 }
 
 func (o *call) batchnorm(i int) {

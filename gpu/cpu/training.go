@@ -9,7 +9,7 @@ func (o *call) train(m, n int) {
 	switch c.Op {
 	case kernel.Conv2DBackData:
 		w := c.Window()
-		o.rows(m*int(c.K), w.High*w.Wide*w.Kernel[0]*w.Kernel[1]*n, (*call).conv2dBackData)
+		o.rows(m*int(c.K), w.OutHigh*w.OutWide*w.Kernel[0]*w.Kernel[1]*n, (*call).conv2dBackData)
 	case kernel.Conv2DBackFilter:
 		w := c.Window()
 		o.rows(n*int(c.K)/int(max(c.L, 1)), m*w.OutHigh*w.OutWide*w.Kernel[0]*w.Kernel[1], (*call).conv2dBackFilter)
