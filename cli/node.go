@@ -16,7 +16,6 @@ import (
 	"idlemesh/mesh/client"
 	"idlemesh/mesh/identity"
 	"idlemesh/mesh/node"
-	"idlemesh/mesh/policy"
 )
 
 func (t terminal) nodeCommand() *cli.Command {
@@ -92,21 +91,9 @@ func (t terminal) nodeConfig(c *cli.Context) (node.Config, error) {
 			return cfg, usage("", "node run: --listen: %v: want HOST:PORT, such as :7117", err)
 		}
 	}
-	if path := c.String("policy"); path != "" {
-		b, err := readSome(path, maxSmall)
-		if err != nil {
-			return cfg, usage("", "node run: --policy: %v", plain(err))
-		}
-		if cfg.Policy, err = policy.Parse(b); err != nil {
-			return cfg, usage("", "node run: %s: %v", path, err)
-		}
-	}
-	if c.IsSet("floor") {
-		floor, err := record.ParseAmount(c.String("floor"))
-		if err != nil {
-			return cfg, usage("", "node run: --floor: %v", err)
-		}
-		cfg.Policy.Floor = floor
+	var err error
+	if cfg.Policy, _, err = readPolicy(c); err != nil {
+		return cfg, err
 	}
 	if c.IsSet("quota") {
 		n, err := parseSize(c.String("quota"))
@@ -115,19 +102,10 @@ func (t terminal) nodeConfig(c *cli.Context) (node.Config, error) {
 		}
 		cfg.Quota = int64(n)
 	}
-	if c.IsSet("region") {
-		cfg.Policy.Region = c.String("region")
-	}
-	if n := c.Uint("slots"); n > 1024 || c.IsSet("slots") && n == 0 {
-		return cfg, usage("", "node run: --slots: %d: want 1 to 1024", n)
-	} else if n > 0 {
-		cfg.Policy.Slots = uint32(n)
-	}
 	cfg.Workers.Device, cfg.Workers.Slots = c.String("device"), int(cfg.Policy.Slots)
 	if err := checkDevice(cfg.Workers.Device); err != nil {
 		return cfg, err
 	}
-	var err error
 	cfg.Sensor, err = sensorOf(cfg.Workers.Device, c.String("owner"), cfg.Log)
 	return cfg, err
 }
@@ -157,7 +135,7 @@ func (t terminal) runEmbedded(c *cli.Context, u user, cfg node.Config) error {
 	if err != nil {
 		return errors.Join(err, s.leave())
 	}
-	return t.serve(c.Context, r, cfg, idle)
+	return t.serve(c, r, cfg, idle)
 }
 
 // runMember runs this home's node in the mesh that it has joined.
@@ -184,7 +162,7 @@ func (t terminal) runMember(c *cli.Context, u user, m signedMesh, cfg node.Confi
 	if err := s.announce(holder{Addr: loopback(r.Addr()), Node: r.ID()}); err != nil {
 		return errors.Join(err, r.stop())
 	}
-	return t.serve(c.Context, r, cfg, 0)
+	return t.serve(c, r, cfg, 0)
 }
 
 // await takes a seat. With idle, it waits for it: whoever has it now may end soon.
@@ -249,7 +227,8 @@ func loopback(a net.Addr) string {
 }
 
 // serve lets a node run until ctx ends, or until it was idle for so long.
-func (t terminal) serve(ctx context.Context, r *running, c node.Config, idle time.Duration) error {
+func (t terminal) serve(cc *cli.Context, r *running, c node.Config, idle time.Duration) error {
+	ctx := cc.Context
 	var names []string
 	for name, has := range map[string]bool{"gateway": c.Gateway, "keeper": c.Keeper, "provider": c.Provider} {
 		if has {
@@ -259,6 +238,9 @@ func (t terminal) serve(ctx context.Context, r *running, c node.Config, idle tim
 	c.Log.Info("started", "node", r.ID().Short(), "at", r.Addr(), "mesh", r.mesh.Value.Name, "as", strings.Join(sorted(names), ", "))
 	tick := time.NewTicker(tickFor(idle))
 	defer tick.Stop()
+	sells := watchPolicy(cc, c.Log, r.Sell)
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -267,6 +249,8 @@ func (t terminal) serve(ctx context.Context, r *running, c node.Config, idle tim
 			return err
 		case <-r.done:
 			return errors.Join(explain(r.err, c), r.stop())
+		case <-look.C:
+			sells.look()
 		case now := <-tick.C:
 			if since, free := r.Idle(); idle > 0 && free && now.Sub(since) >= idle {
 				c.Log.Info("stopped: idle", "for", idle)

@@ -10,6 +10,7 @@ import (
 	"idlemesh/mesh/gateway"
 	"idlemesh/mesh/identity"
 	"idlemesh/mesh/keeper"
+	"idlemesh/mesh/policy"
 	"idlemesh/mesh/provider"
 	"idlemesh/mesh/wire"
 	"idlemesh/sandbox"
@@ -79,6 +80,14 @@ func (n *Node) sell() (err error) {
 	n.seller.Register(&n.mux)
 	n.runs = append(n.runs, n.pool.Run, n.seller.Run)
 	return nil
+}
+
+// Sell changes what the node sells from now on; without the provider's role it does
+// nothing.
+func (n *Node) Sell(p policy.Policy) {
+	if n.seller != nil {
+		n.seller.Sell(p)
+	}
 }
 
 func (n *Node) status(context.Context, wire.Caller, wire.StatusRequest) (wire.StatusReply, error) {

@@ -8,6 +8,7 @@ import (
 
 	"idlemesh/ledger/record"
 	"idlemesh/mesh/blob"
+	"idlemesh/mesh/policy"
 	"idlemesh/mesh/wire"
 )
 
@@ -36,6 +37,9 @@ func (p *Provider) deliver(ctx context.Context, l *lease, gateway record.NodeID,
 	if err := p.journal.write(note{Lease: l.signed, Job: l.job, Receipt: &r, Outputs: outputs, At: ran}); err != nil {
 		p.cfg.Log.Warn("the receipt would not outlive a restart", "lease", l.signed.Ref(), "err", err)
 	}
+	l.mu.Lock()
+	l.noted = true
+	l.mu.Unlock()
 	wg.Wait()
 	if err := errors.Join(kept, pinned); err != nil {
 		return wire.LeaseEvent{}, lost(fmt.Errorf("keep the outputs: %w", err))
@@ -75,8 +79,23 @@ func (p *Provider) handOver(ctx context.Context, l *lease, gateway record.NodeID
 // noRoom reports whether a gateway has refused a blob for want of room.
 func noRoom(err error) bool { return errors.Is(err, blob.ErrFull) || errors.Is(err, blob.ErrQuota) }
 
-// resumeLocked goes on with a lease from before a restart: its receipt is told again, to
-// whoever may hear it.
+// leave notes that the node's orderly stop ended a run: should its gateway ask for the
+// lease again, which it does where both were stopped, the run begins anew under it, and
+// the job has lost no attempt.
+func (p *Provider) leave(ctx context.Context, l *lease) {
+	l.mu.Lock()
+	noted := l.noted
+	l.mu.Unlock()
+	if noted || ctx.Err() == nil || context.Cause(ctx) == errStopped || gone(ctx) != errClosing {
+		return
+	}
+	if err := p.journal.write(note{Lease: l.signed, Job: l.job, Left: true, At: p.now()}); err != nil {
+		p.cfg.Log.Warn("a run cannot go on after the restart", "lease", l.signed.Ref(), "err", err)
+	}
+}
+
+// resumeLocked goes on with a lease from before a restart: its receipt is told again, or
+// its run begins anew.
 func (p *Provider) resumeLocked(c wire.Caller, q wire.StartRequest, n note) (*lease, error) {
 	switch {
 	case n.Job.Value.Delegate != c.ID:
@@ -85,10 +104,21 @@ func (p *Provider) resumeLocked(c wire.Caller, q wire.StartRequest, n note) (*le
 		return nil, wire.Refuse(wire.Unavailable, "start: the node is starting")
 	case p.life.Err() != nil || p.closed:
 		return nil, lost(errClosing)
-	case n.Receipt == nil:
+	case n.Receipt == nil && !n.Left:
 		return nil, wire.Refuse(wire.NotFound, "start: the run was lost with the node")
+	case n.Receipt == nil && p.claim.State == policy.Reclaimed:
+		return nil, lost(fmt.Errorf("%w: %s", errReclaimed, p.claim.Why))
 	}
 	delete(p.notes, n.Lease.Ref())
+	if n.Receipt == nil {
+		return p.beginLocked(n.Lease, n.Job, func(ctx context.Context, l *lease) (wire.LeaseEvent, error) {
+			// Once only, should the run be what ends the node without order.
+			if err := p.journal.write(note{Lease: n.Lease, Job: n.Job, At: p.now()}); err != nil {
+				return wire.LeaseEvent{}, lost(err)
+			}
+			return p.work(ctx, l, q, c.ID)
+		}), nil
+	}
 	return p.beginLocked(n.Lease, n.Job, func(ctx context.Context, l *lease) (wire.LeaseEvent, error) {
 		sealed, err := p.cfg.Blobs.Bytes(n.Receipt.Outputs, maxManifest)
 		if err != nil {

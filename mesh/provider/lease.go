@@ -31,6 +31,7 @@ type lease struct {
 	endedAt record.Millis
 	told    bool         // somebody has heard the end
 	unsent  bool         // the gateway had no room for the outputs
+	noted   bool         // its receipt is in the journal
 	outputs []record.Ref // that tenant and gateway may fetch
 	ears    map[chan *wire.LeaseEvent]bool
 	finish  chan struct{} // closed at the end
@@ -245,6 +246,9 @@ func (p *Provider) carryOut(ctx context.Context, l *lease, do func(context.Conte
 	} else {
 		r := end.Receipt.Value
 		log.Debug("lease ended", "exit", r.Exit, "work", r.Usage.Work, "took", r.Phases.Run.Duration(), "earns", l.earns(r.Usage.Work))
+	}
+	if err != nil {
+		p.leave(ctx, l)
 	}
 	l.mu.Lock()
 	l.err, l.endedAt = err, p.now()

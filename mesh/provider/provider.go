@@ -104,9 +104,7 @@ func New(c Config) (*Provider, error) {
 		c.Now = time.Now
 	}
 	c.Log = cmp.Or(c.Log, slog.Default())
-	if c.Policy.Slots == 0 {
-		c.Policy.Slots = uint32(runtime.NumCPU())
-	}
+	c.Policy = whole(c.Policy)
 	opener, err := identity.NewOpener(c.Key)
 	if err != nil {
 		return nil, fmt.Errorf("provider: %w", err)
@@ -121,6 +119,25 @@ func New(c Config) (*Provider, error) {
 
 // Close releases the provider's files. Nothing else may be in progress.
 func (p *Provider) Close() error { return p.journal.close() }
+
+// whole fills in what a policy leaves to the node.
+func whole(p policy.Policy) policy.Policy {
+	p.Slots = cmp.Or(p.Slots, uint32(runtime.NumCPU()))
+	return p
+}
+
+// Sell changes what the owner sells: bids and adverts follow at once, runs go on unless
+// their device is his again.
+func (p *Provider) Sell(s policy.Policy) {
+	p.mu.Lock()
+	p.cfg.Policy = whole(s)
+	begun := p.life != nil
+	p.mu.Unlock()
+	if begun {
+		p.look()
+		p.hurry()
+	}
+}
 
 // Register answers a provider's verbs.
 func (p *Provider) Register(m *wire.Mux) {
@@ -255,7 +272,10 @@ func (p *Provider) bid(_ context.Context, c wire.Caller, q wire.Solicitation) (w
 	if q.Job.Value.Delegate != c.ID {
 		return wire.BidReply{}, wire.Refuse(wire.Denied, "bid: the job's tenant chose another gateway")
 	}
-	if err := p.cfg.Policy.Admit(q.Job.By(), q.Job.Value, now); err != nil {
+	p.mu.Lock()
+	sells := p.cfg.Policy
+	p.mu.Unlock()
+	if err := sells.Admit(q.Job.By(), q.Job.Value, now); err != nil {
 		return wire.BidReply{}, wire.Refuse(wire.Denied, err.Error())
 	}
 	bids, err := p.hold(now, q)
