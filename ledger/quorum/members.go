@@ -302,7 +302,7 @@ func (m *Member) Members(ctx context.Context) []Status {
 }
 
 // upTime is how long a keeper has to say that it is up.
-const upTime = 2 * time.Second
+const upTime = time.Second
 
 // stateOf is what a keeper, this one or another, says of itself.
 func (m *Member) stateOf(ctx context.Context, id record.NodeID) (state, error) {

@@ -67,7 +67,7 @@ const (
 	// callers give a keeper, so that they hear of it.
 	patience = 4 * time.Second
 	// fresh is how long a reader waits for what others have; then it gets what is here.
-	fresh = 2 * time.Second
+	fresh = time.Second
 	again = 20 * time.Millisecond
 )
 

@@ -45,23 +45,32 @@ func Ask[Q, R any](ctx context.Context, k *Keepers, v Verb[Q, R], q Q) (R, error
 }
 
 // AskStream asks v of a keeper and yields its answers as they come. Another is asked
-// only as long as none has come.
+// only as long as none has come. When no other can answer, one that was only slow is
+// given all the time that ctx leaves.
 func AskStream[Q, R any](ctx context.Context, k *Keepers, v Verb[Q, R], q Q) iter.Seq2[R, error] {
 	return func(yield func(R, error) bool) {
-		first := int(k.last.Load())
+		first, slow := int(k.last.Load()), -1
 		for n := range k.ids {
-			at, more := (first+n)%len(k.ids), n+1 < len(k.ids)
-			if askOne(ctx, k, at, more, v, q, yield) {
+			at, more := (first+n)%len(k.ids), n+1 < len(k.ids) || slow >= 0
+			settled, silent := askOne(ctx, k, at, more, v, q, yield)
+			if settled {
 				return
 			}
+			if silent && slow < 0 {
+				slow = at
+			}
+		}
+		if slow >= 0 {
+			askOne(ctx, k, slow, false, v, q, yield)
 		}
 	}
 }
 
 var errSilent = errors.New("the keeper is silent")
 
-// askOne asks one keeper, and reports whether that settles it.
-func askOne[Q, R any](ctx context.Context, k *Keepers, at int, more bool, v Verb[Q, R], q Q, yield func(R, error) bool) (settled bool) {
+// askOne asks one keeper, and reports whether that settles it, or was cut short because
+// there are more to ask.
+func askOne[Q, R any](ctx context.Context, k *Keepers, at int, more bool, v Verb[Q, R], q Q, yield func(R, error) bool) (settled, silent bool) {
 	one, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if more {
@@ -71,17 +80,18 @@ func askOne[Q, R any](ctx context.Context, k *Keepers, at int, more bool, v Verb
 		yield = func(r R, err error) bool { late.Stop(); return whole(r, err) }
 	}
 	for r, err := range Stream(one, k.open, k.ids[at], v, q) {
-		if err != nil && more && !settled && ctx.Err() == nil && (Is(err, Unavailable) || errors.Is(context.Cause(one), errSilent)) {
-			return false
+		silent = errors.Is(context.Cause(one), errSilent)
+		if err != nil && more && !settled && ctx.Err() == nil && (silent || Is(err, Unavailable)) {
+			return false, silent
 		}
 		if settled = true; err == nil {
 			k.last.Store(int32(at))
 		}
 		if !yield(r, err) || err != nil {
-			return true
+			return true, false
 		}
 	}
-	return true // it had nothing to say
+	return true, false // it had nothing to say
 }
 
 // A QuorumRequest asks a keeper what it knows of all keepers of the mesh file.
