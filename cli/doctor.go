@@ -72,7 +72,7 @@ func (t terminal) doctor(c *cli.Context) error {
 		run  func() finding
 	}{
 		{"go", h.goTool}, {"processor", processor}, {"gpu", h.gpu}, {"home", h.folder}, {"key", h.key}, {"disk", h.disk},
-		{"ledger", h.ledger}, {"udp", udp}, {"udp buffers", buffers}, {"worker", h.worker}, {"walls", h.walls}, {"clock", clock}, {"mesh", h.mesh},
+		{"ledger", h.ledger}, {"udp", udp}, {"udp buffers", buffers}, {"worker", h.worker}, {"walls", h.walls}, {"clock", h.clock}, {"mesh", h.mesh},
 	} {
 		f := check.run()
 		f.Check = check.name
@@ -277,12 +277,60 @@ func (h *health) probe() error {
 	return h.err
 }
 
-func clock() finding {
+// clock compares this machine's clock with the mesh's ledger, by which every deadline goes.
+func (h *health) clock() finding {
 	now := time.Now()
 	if now.Year() < 2025 || now.Year() > 2100 {
-		return fail("set the clock: keepers refuse what is 30 s off", "%s", now.Format(time.RFC3339))
+		return fail(setClock, "%s", now.Format(time.RFC3339))
 	}
-	return ok("%s; it cannot be compared with a mesh's yet", now.UTC().Format(time.RFC3339))
+	m, joined, err := joinedMesh(h.home)
+	if err != nil || !joined {
+		return ok("%s; it is the clock of this home's own ledger too", now.UTC().Format(time.RFC3339))
+	}
+	key, err := identity.Open(keyFile(h.home))
+	if err != nil {
+		return warn("", "%s; it cannot be compared: %v", now.UTC().Format(time.RFC3339), err)
+	}
+	var f finding
+	err = user{home: h.home, key: key}.joined(h.ctx, m, func(ctx context.Context, cl *client.Client) error {
+		before := time.Now()
+		s, err := cl.Status(ctx, m.Value.Keepers[0].Key.ID())
+		if err == nil {
+			f = compare(before, time.Now(), s.Ledger)
+		}
+		return err
+	})
+	if err != nil {
+		return warn("start a keeper, or check the network", "%s; no keeper answers to compare it with: %v", now.UTC().Format(time.RFC3339), err)
+	}
+	return f
+}
+
+const (
+	setClock = "set this machine's clock, and keep it set by NTP: timedatectl set-ntp true on Linux, w32tm /resync on Windows"
+	// mostOff is how far a keeper's clock may be from others' before they refuse it.
+	mostOff = 30 * time.Second
+)
+
+// compare says how far the clock is off that showed before when ledger time was asked for
+// and after when it was told.
+func compare(before, after time.Time, ledger record.Millis) finding {
+	if ledger == 0 {
+		return warn("update the keeper", "%s; the keeper does not tell the ledger's time", after.UTC().Format(time.RFC3339))
+	}
+	off, way := before.Add(after.Sub(before)/2).Sub(ledger.Time()), "ahead of"
+	if off < 0 {
+		off, way = -off, "behind"
+	}
+	doubt := after.Sub(before) / 2
+	text := fmt.Sprintf("%s; %.1f s %s the ledger's time, give or take %.1f s", after.UTC().Format(time.RFC3339), off.Seconds(), way, doubt.Seconds())
+	switch {
+	case off-doubt > mostOff:
+		return fail(setClock+"; jobs may expire before they begin", "%s", text)
+	case off-doubt > mostOff/6:
+		return warn(setClock, "%s", text)
+	}
+	return ok("%s", text)
 }
 
 func (h *health) mesh() finding {

@@ -61,6 +61,9 @@ func (k *Keeper) Register(m *wire.Mux) {
 // Size is how many entries the log has.
 func (k *Keeper) Size() uint64 { return k.ledger.Head().Size }
 
+// Time is when the newest entry was taken, by the ledger's clock.
+func (k *Keeper) Time() record.Millis { return k.ledger.Time() }
+
 // maxEntries bounds what a stranger can have checked by one request.
 const maxEntries = 1024
 

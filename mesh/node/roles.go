@@ -100,6 +100,7 @@ func (n *Node) status(context.Context, wire.Caller, wire.StatusRequest) (wire.St
 	}
 	if n.keeping != nil {
 		s.Roles, s.Entries = append(s.Roles, "keeper"), n.keeping.Size()
+		s.Ledger = max(record.At(n.cfg.Now()), n.keeping.Time())
 	}
 	return s, nil
 }

@@ -62,6 +62,8 @@ type StatusReply struct {
 	Offer   *Offer        `cbor:"8,keyasint,omitempty" json:"offer,omitempty"`
 	Jobs    uint32        `cbor:"9,keyasint,omitempty" json:"jobs"` // that it supervises, not ended
 	Entries uint64        `cbor:"10,keyasint,omitempty" json:"entries"`
+	// Ledger is the ledger's time, as a keeper has it now.
+	Ledger record.Millis `cbor:"11,keyasint,omitempty" json:"ledger_time_ms,omitempty"`
 }
 
 // An Offer is what a provider sells now.
