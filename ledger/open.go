@@ -228,7 +228,7 @@ func (l *Ledger) repeat(h keptHead) error {
 // and grow to their size when there is traffic.
 func (l *Ledger) options(lock *pebble.Lock, readOnly bool) *pebble.Options {
 	o := &pebble.Options{
-		FS: steadyFS{l.cfg.FS, l.guard}, Lock: lock, ReadOnly: readOnly, ErrorIfNotExists: readOnly,
+		FS: steadyFS{Named(l.cfg.FS), l.guard}, Lock: lock, ReadOnly: readOnly, ErrorIfNotExists: readOnly,
 		Logger: l.guard, EventListener: l.guard.listener(),
 		FormatMajorVersion: pebble.FormatValueSeparation,
 		MemTableSize:       l.cfg.MemTable, MemTableStopWritesThreshold: 4,

@@ -128,7 +128,7 @@ func TestReplaceCrash(t *testing.T) {
 			return nil
 		}
 		ops++
-		for _, kept := range []int{0, 50, 100} {
+		for _, kept := range []int{0, 50, 50, 50, 100} {
 			l, err := ledger.Open("mesh", w.mesh, w.keeper, w.config(mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: rng})))
 			if err != nil {
 				t.Errorf("at %s: %v", op.Path, err)

@@ -71,7 +71,7 @@ func (s *store) bear() error {
 
 func (s *store) options() *pebble.Options {
 	return &pebble.Options{
-		FS: s.fs, Logger: s, FormatMajorVersion: pebble.FormatValueSeparation,
+		FS: ledger.Named(s.fs), Logger: s, FormatMajorVersion: pebble.FormatValueSeparation,
 		MemTableSize: 16 << 20, MemTableStopWritesThreshold: 4, CacheSize: 4 << 20, MaxOpenFiles: 64,
 		EventListener: &pebble.EventListener{
 			BackgroundError: func(err error) { _ = s.fail(err) },
