@@ -34,10 +34,9 @@ const (
 
 // A region's block is what regions need to know of an open block.
 type regionBlock struct {
-	outer  int  // the charge that was current before it
-	exits  int  // the outermost block that a branch inside leads behind
-	dead   bool // it is never reached
-	lowest int  // of the nan stack
+	outer int  // the charge that was current before it
+	exits int  // the outermost block that a branch inside leads behind
+	dead  bool // it is never reached
 }
 
 // regions is the state of the function that is being rewritten.

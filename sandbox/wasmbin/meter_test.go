@@ -233,15 +233,15 @@ func TestKeeps(t *testing.T) {
 	if !strings.Contains(got.err, "m.doing()") {
 		t.Errorf("the trap names no function: %q", got.err)
 	}
-	inst, err := b.rt.Instantiate(ctx, out)
-	if err == nil {
+	if _, err := b.rt.Instantiate(ctx, out); err == nil {
 		t.Fatal("_start returned")
 	}
 	code, err := b.rt.CompileModule(ctx, out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if inst, err = b.rt.InstantiateModule(ctx, code, plainConfig()); err != nil {
+	inst, err := b.rt.InstantiateModule(ctx, code, plainConfig())
+	if err != nil {
 		t.Fatal(err)
 	}
 	g, ok := inst.ExportedGlobal(GlobalPrefix + "0").(api.MutableGlobal)
