@@ -64,6 +64,7 @@ var options = [...]option{
 	{name: "max-rtt", usage: "want a round trip of at most `TIME`, such as 50ms, from that gateway", set: setRTT},
 	{name: "min-reliability", usage: "want a node that keeps its word at least `SHARE` of the time, such as 0.9", set: setReliability},
 	{name: "memory", usage: "give each task at most `SIZE` of memory (1GiB)", set: bytesOf(func(d *draft) *uint64 { return &d.Limits.Memory })},
+	{name: "fuel", usage: "end a task whose own work takes more than `N` of fuel, about a nanosecond each; kernels aside (no limit)", set: setFuel},
 	{name: "timeout", usage: "end a task that runs longer than `TIME` (1h)", set: setTimeout},
 	{name: "retries", usage: "start a task `N` times more when its node is lost (3)", set: setRetries},
 	{name: "retention", usage: "keep outputs and logs for `TIME` after the end (168h)", set: setRetention},
@@ -225,6 +226,15 @@ func setTimeout(d *draft, s setting) error {
 	t, err := parseTime(s.text)
 	d.Limits.Wall = uint64(t.Milliseconds())
 	return err
+}
+
+func setFuel(d *draft, s setting) error {
+	n, err := strconv.ParseUint(s.text, 10, 63)
+	if err != nil || n == 0 {
+		return fmt.Errorf("%q: want a whole number above 0, such as 60000000000 for about a minute", s.text)
+	}
+	d.Limits.Fuel = n
+	return nil
 }
 
 func setRetention(d *draft, s setting) (err error) {

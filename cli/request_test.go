@@ -23,12 +23,12 @@ func given(dir string, lines ...string) []setting {
 func TestRead(t *testing.T) {
 	d, err := read(given(t.TempDir(), "module m.wasm", "arg a,b", "arg -x", "env A=1,2", "env B==", "env A=3", "label run=7", "shards 8", "tier gold",
 		"max-price 0.40", "max-total 1.24", "min-vram 16GiB", "gpu RTX 4090", "region eu", "near abc", "max-rtt 50ms",
-		"min-reliability 0.9", "memory 512MiB", "timeout 90s", "retries 0", "retention 72h", "input here=."))
+		"min-reliability 0.9", "memory 512MiB", "fuel 1000000", "timeout 90s", "retries 0", "retention 72h", "input here=."))
 	if err != nil {
 		t.Fatal(err)
 	}
 	needs := record.Needs{Region: "eu", Model: "RTX 4090", VRAM: 16 << 30, MaxRTT: 50, Reliability: 900_000}
-	limits := record.Limits{Memory: 512 << 20, Wall: 90_000}
+	limits := record.Limits{Memory: 512 << 20, Wall: 90_000, Fuel: 1_000_000}
 	switch {
 	case !slices.Equal(d.Args, []string{"a,b", "-x"}), !maps.Equal(d.Env, map[string]string{"A": "3", "B": "="}),
 		!maps.Equal(d.Labels, map[string]string{"run": "7"}), d.Shards != 8, d.Tier != record.Gold, d.MaxPrice != 400_000,
@@ -47,7 +47,7 @@ func TestReadRefuses(t *testing.T) {
 		"env A", "env =1", "env MESH_JOB=1", "env A=\x00", "label x", "shards 0", "shards -1", "shards 1.5", "shards 5000000000", "tier iron",
 		"max-price 0", "max-price 0.0000001", "max-price -1", "max-price free", "max-total", "min-vram 16", "min-vram 0GiB", "min-vram 16XB",
 		"min-vram 1e9", "min-vram 99999999999TiB", "min-vram ..GiB", "gpu", "max-rtt 50", "max-rtt 10us", "max-rtt -1s", "min-reliability 90",
-		"min-reliability 0", "memory lots", "timeout 0s", "retries many", "retention 1x", "retention 99999999d", "input x", "input x=", "input =y",
+		"min-reliability 0", "memory lots", "fuel 0", "fuel -1", "fuel 1e9", "timeout 0s", "retries many", "retention 1x", "retention 99999999d", "input x", "input x=", "input =y",
 		"input x=missing", "input ../x=.", "input a/b=.", "input ..=.", "nothing 1",
 	} {
 		_, err := read(given(dir, line))

@@ -69,9 +69,13 @@ device memory are i64, in bytes. A call whose pointer leaves the memory is refus
 nothing where it returns nothing. Text is UTF-8, without a zero at its end; what is not
 UTF-8 becomes question marks.
 
+A call costs the fuel that stands beside it, on top of its instruction's; what it reads, writes,
+makes or zeroes costs a unit for each 16 bytes, and each command of a list 100. What a module's
+own code costs is in [fuel.md](fuel.md).
+
 No call traps. One of the device that is refused returns 0 for a handle or 1 for a status,
 and ` + "`last_error`" + ` says why; the module may go on. A run that has been stopped, by its tenant or a
-limit, ends inside its next call.
+limit, ends inside its next call, or where it is looked at its fuel.
 
 The column since counts the revisions of an interface, which only gains functions. A number,
 once given to a kernel, keeps its meaning for ever; what changes its meaning gets a new one.
@@ -87,8 +91,11 @@ preview 1, 0 for success. The one folder that is open at the start is / with in,
 - Sockets: sock_accept, sock_recv, sock_send and sock_shutdown answer EBADF, as there are none.
 - Signals and rights: proc_raise and fd_fdstat_set_rights answer ENOSYS.
 - poll_oneoff takes at most 4096 subscriptions; above it is EINVAL.
-- clock_time_get knows realtime and monotonic time, in nanoseconds, which go by calls and
-  sleeps, not by the work between them. CPU time clocks answer EINVAL.
+- A call costs %d fuel, a unit for each %d bytes that it reads, writes or makes, and %d for each
+  subscription, and part of a read or write. A read or write has at most 1024 parts; above it
+  is EINVAL.
+- clock_time_get knows realtime and monotonic time, in nanoseconds, which go by fuel, one for
+  a unit, and by sleeps. CPU time clocks answer EINVAL.
 - Names longer than 255 bytes, or not UTF-8, are refused. So is all that leaves /.
 
 `
@@ -98,11 +105,11 @@ func abiDocument(t *testing.T) []byte {
 	b.WriteString(abiIntro)
 	for i, f := range ABI {
 		if i == 0 || ABI[i-1].Module != f.Module {
-			fmt.Fprintf(&b, "\n## %s\n\n| import | type | since | what it does |\n|---|---|---|---|\n", f.Module)
+			fmt.Fprintf(&b, "\n## %s\n\n| import | type | since | fuel | what it does |\n|---|---|---|---|---|\n", f.Module)
 		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | %d | %s |\n", f.Name, signature(f), f.Since, cell(f.Doc))
+		fmt.Fprintf(&b, "| `%s` | `%s` | %d | %d | %s |\n", f.Name, signature(f), f.Since, f.Fuel, cell(f.Doc))
 	}
-	b.WriteString(wasiIntro)
+	fmt.Fprintf(&b, wasiIntro, WASIFuel, BytesPerFuel, EachFuel)
 	for _, name := range slices.Sorted(maps.Keys(wasi)) {
 		p, r, _ := strings.Cut(wasi[name], ">")
 		fmt.Fprintf(&b, "- `%s%s`\n", name, signature(HostFunc{Params: []byte(p), Results: []byte(r)}))

@@ -35,9 +35,9 @@ type serving struct {
 // cancels the run. What the guest, its limits or ctx ended is a Result; an error
 // means that the node is to blame, and that nothing is known of the run.
 //
-// A guest that does not call the host can be stopped only by killing its worker,
-// which happens Grace after its wall limit or the end of ctx; other runs of the
-// tenant then end with ErrWorkerLost.
+// A guest is stopped where it calls the host or has used a slice of its fuel, which takes
+// some milliseconds at most. A worker that does not stop it is killed Grace after its wall
+// limit or the end of ctx; other runs of the tenant then end with ErrWorkerLost.
 func (p *Pool) Execute(ctx context.Context, tenant string, s Spec, h Host) (Result, error) {
 	select {
 	case p.slots <- struct{}{}:

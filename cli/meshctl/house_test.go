@@ -41,7 +41,7 @@ const house = `
 2 mesh/wire         | ledger/record
 2 gpu/simgpu        | gpu/kernel gpu/nvml gpu/cpu
 2 gpu/kerneltest/onnx | gpu/kernel gpu/kerneltest
-2 sandbox/engine    | gpu/kernel sandbox
+2 sandbox/engine    | gpu/kernel sandbox sandbox/wasmbin
 2 ledger            | ledger/record ledger/account ledger/tree
 
 3 mesh/provider     | ledger/record ledger/tree gpu/kernel gpu/nvml sandbox mesh/identity mesh/wire mesh/blob mesh/policy
@@ -52,7 +52,7 @@ const house = `
 
 4 mesh/gateway      | ledger/record ledger/account mesh/identity mesh/wire mesh/author mesh/blob mesh/market mesh/plan
 4 mesh/client       | ledger/record ledger/tree mesh mesh/identity mesh/wire mesh/author mesh/blob
-4 sandbox/worker    | sandbox sandbox/frame sandbox/engine gpu gpu/kernel
+4 sandbox/worker    | sandbox sandbox/wasmbin sandbox/frame sandbox/engine gpu gpu/kernel
 
 5 mesh/node         | ledger/record ledger ledger/quorum sandbox mesh mesh/identity mesh/wire mesh/author mesh/blob mesh/policy mesh/gateway mesh/provider mesh/keeper
 

@@ -37,10 +37,11 @@ type Needs struct {
 
 // Limits bound one task.
 type Limits struct {
-	Memory uint64 `cbor:"1,keyasint"` // bytes of guest memory
-	Wall   uint64 `cbor:"2,keyasint"` // milliseconds
-	Output uint64 `cbor:"3,keyasint"` // bytes, stdout and stderr included
-	VRAM   uint64 `cbor:"4,keyasint"` // bytes
+	Memory uint64 `cbor:"1,keyasint"`           // bytes of guest memory
+	Wall   uint64 `cbor:"2,keyasint"`           // milliseconds
+	Output uint64 `cbor:"3,keyasint"`           // bytes, stdout and stderr included
+	VRAM   uint64 `cbor:"4,keyasint"`           // bytes
+	Fuel   uint64 `cbor:"5,keyasint,omitempty"` // of the guest's own work; zero is no limit
 }
 
 // A Body is what a job runs. It is sealed to the tenant, the delegate and the

@@ -41,7 +41,7 @@ func member(list []Member, id NodeID) (Member, bool) {
 type Params struct {
 	FLOPS     uint64 `cbor:"1,keyasint"` // of the reference GPU, per second
 	Bandwidth uint64 `cbor:"2,keyasint"` // of the reference GPU, bytes per second
-	GuestDiv  uint64 `cbor:"3,keyasint"` // so many guest CPU-ms are one work unit
+	GuestDiv  uint64 `cbor:"3,keyasint"` // so many guest CPU-ms, or million fuel, are one work unit
 	Reserve   Amount `cbor:"4,keyasint"` // ceiling per hour of reference-GPU work, whatever a tenant offers
 	Holdback  uint32 `cbor:"5,keyasint"` // ppm of a payout
 	Fee       uint32 `cbor:"6,keyasint"` // ppm of a payout
@@ -56,6 +56,10 @@ type Params struct {
 	// Slash is what proven evidence costs, in ppm of bond and holdback together.
 	Slash uint32 `cbor:"11,keyasint,omitempty"`
 }
+
+// GuestWork is what fuel comes to as work: a unit of fuel is about a nanosecond of a
+// guest, and by default 50 million of them are one millisecond of the reference GPU.
+func (p Params) GuestWork(fuel uint64) Work { return Work(fuel / max(p.GuestDiv, 1)) }
 
 // DefaultParams are what `mesh init` starts from.
 func DefaultParams() Params {

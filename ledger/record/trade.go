@@ -142,7 +142,7 @@ type End uint8
 const (
 	Exited    End = iota + 1 // the module returned or called exit
 	Trapped                  // unreachable, out of bounds, stack overflow
-	OverLimit                // memory, output, files or device memory
+	OverLimit                // memory, output, files, device memory or fuel
 	TimedOut                 // Limits.Wall
 	Cancelled                // by the tenant
 	BadModule                // it does not compile or link

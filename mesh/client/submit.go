@@ -116,7 +116,7 @@ func (c *Client) terms(r Request, body record.Ref) record.Job {
 		MaxTotal: cmp.Or(r.MaxTotal, min(price, c.mesh.Value.Params.Reserve)*record.Amount(shards)),
 		Needs:    r.Needs,
 		Limits: record.Limits{Memory: cmp.Or(r.Limits.Memory, 1<<30), Wall: cmp.Or(r.Limits.Wall, 3_600_000),
-			Output: cmp.Or(r.Limits.Output, 1<<30), VRAM: r.Limits.VRAM},
+			Output: cmp.Or(r.Limits.Output, 1<<30), VRAM: r.Limits.VRAM, Fuel: r.Limits.Fuel},
 		Retries: r.Retries, Retention: record.Span(cmp.Or(r.Retention, 7*24*time.Hour)),
 		Expires: record.At(c.now().Add(cmp.Or(r.Expires, time.Hour))), Nonce: random(16), Delegate: c.Gateway(),
 	}

@@ -293,7 +293,7 @@ func (p *Provider) receipt(l *lease, body record.Body, res sandbox.Result) recor
 	r := record.Receipt{Lease: l.signed.Ref(), Job: v.Job, Shard: v.Shard, Attempt: v.Attempt, Module: body.Module.Ref,
 		Inputs: body.InputsRef(), Device: v.Bid.Value.Device, Exit: res.Exit, End: record.End(res.End), Ran: p.ran}
 	u := res.Usage
-	r.Usage = record.Usage{Meter: record.CPUTime, Wall: u.Wall, CPU: u.CPU, Kernel: u.Kernel, FLOP: u.FLOP, Bytes: u.Bytes, Memory: u.Memory,
-		Work: record.Work(u.Work + u.CPU/max(p.cfg.Mesh.Params.GuestDiv, 1))}
+	r.Usage = record.Usage{Meter: record.Fuel, Fuel: u.Fuel, Wall: u.Wall, CPU: u.CPU, Kernel: u.Kernel, FLOP: u.FLOP, Bytes: u.Bytes, Memory: u.Memory,
+		Work: record.Work(u.Work) + p.cfg.Mesh.Params.GuestWork(u.Fuel)}
 	return r
 }

@@ -7,36 +7,30 @@ import (
 	"time"
 )
 
-// tick is what each reading of a clock adds to it, so that time passes for a guest
-// that waits for it, and the same for every run.
+// tick is the resolution that clocks say they have.
 const tick = time.Microsecond
 
-// A clock is the time that a guest sees: it starts where the job says and moves by
-// readings and sleeps alone. Wall time and monotonic time are one.
-type clock struct{ start, now int64 } // nanoseconds
-
-func newClock(ms int64) clock {
-	ns := time.UnixMilli(ms).UnixNano()
-	return clock{ns, ns}
+// now is the time that the guest sees, in Unix nanoseconds: it starts where the job says,
+// and moves by a nanosecond for each unit of fuel and by sleeps. So it passes for a guest
+// that waits for it, as in the world outside, and the same for every run.
+func (r *run) now() int64 {
+	return time.UnixMilli(r.spec.Time).UnixNano() + r.slept + int64(r.fuel.used())
 }
 
-func (c *clock) wall() (sec int64, nsec int32) {
-	c.now += int64(tick)
-	t := time.Unix(0, c.now)
+func (r *run) wall() (sec int64, nsec int32) {
+	t := time.Unix(0, r.now())
 	return t.Unix(), int32(t.Nanosecond())
 }
 
-func (c *clock) monotonic() int64 {
-	c.now += int64(tick)
-	return c.now - c.start
-}
+// monotonic time is the wall's, since the start.
+func (r *run) monotonic() int64 { return r.slept + int64(r.fuel.used()) }
 
 // sleep lasts ns in both worlds, or until the run is stopped.
 func (r *run) sleep(ns int64) {
 	if ns <= 0 {
 		return
 	}
-	r.clock.now += ns
+	r.slept += ns
 	r.pause(time.Duration(ns))
 }
 
@@ -48,6 +42,17 @@ func (r *run) pause(d time.Duration) {
 	case <-t.C:
 	case <-r.ctx.Done():
 	}
+}
+
+// chance is what a guest reads when it asks for random bytes. Many of them take time,
+// so it looks now and then whether the run was stopped.
+type chance struct{ r *run }
+
+func (c chance) Read(p []byte) (int, error) {
+	c.r.checkpoint()
+	n, err := c.r.random.Read(p[:min(len(p), 1<<16)])
+	c.r.moved += uint64(n)
+	return n, err
 }
 
 // newRandom returns the run's chance: unguessable without the seed, the same with it.

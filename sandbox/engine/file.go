@@ -56,7 +56,7 @@ func (f *fileSystem) OpenFile(path string, flag esys.Oflag, _ fs.FileMode) (esys
 		reads: flag&esys.O_WRONLY == 0, writes: writing(flag)}
 	if flag&esys.O_TRUNC != 0 {
 		n.resize(0)
-		n.mtime = f.run.clock.now
+		n.mtime = f.run.now()
 	}
 	return o, 0
 }
@@ -142,6 +142,9 @@ func (d *openDir) Seek(offset offset, whence int) (int64, esys.Errno) {
 	return 0, 0
 }
 
+// direntSize is what an entry takes in what a guest reads, beside its name.
+const direntSize = 24
+
 // Readdir implements sys.File.
 func (d *openDir) Readdir(n int) (list []esys.Dirent, _ esys.Errno) {
 	if !d.begun {
@@ -154,6 +157,7 @@ func (d *openDir) Readdir(n int) (list []esys.Dirent, _ esys.Errno) {
 		name := d.left[0]
 		d.left = d.left[1:]
 		if k := d.node.kids[name]; k != nil {
+			d.fs.run.moved += uint64(len(name)) + direntSize
 			list = append(list, esys.Dirent{Ino: k.ino, Name: name, Type: k.stat().Mode.Type()})
 		}
 	}
@@ -204,11 +208,14 @@ func (o *openFile) Pread(p []byte, off int64) (int, esys.Errno) {
 	case off < 0:
 		return 0, esys.EINVAL
 	case o.node.in == nil:
-		return o.node.readAt(p, off), 0
+		n := o.node.readAt(p, off)
+		o.fs.run.moved += uint64(n)
+		return n, 0
 	case off >= o.node.size:
 		return 0, 0
 	}
 	p = p[:min(int64(len(p)), o.node.size-off)]
+	o.fs.run.moved += uint64(len(p))
 	if err := o.fs.cache.read(o.node.in.Blob, p, o.node.in.Offset+off); err != nil {
 		o.fs.run.lose(err)
 		return 0, esys.EIO
@@ -257,12 +264,14 @@ func (o *openFile) Pwrite(p []byte, off int64) (int, esys.Errno) {
 	case !o.node.writeAt(p, off):
 		return 0, esys.EIO
 	}
-	o.node.mtime = o.fs.run.clock.now
+	o.fs.run.moved += uint64(len(p))
+	o.node.mtime = o.fs.run.now()
 	return len(p), 0
 }
 
 // Truncate implements sys.File.
 func (o *openFile) Truncate(size int64) esys.Errno {
+	was := o.node.size
 	switch {
 	case o.closed || !o.writes:
 		return esys.EBADF
@@ -271,7 +280,8 @@ func (o *openFile) Truncate(size int64) esys.Errno {
 	case !o.node.resize(size):
 		return esys.EIO
 	}
-	o.node.mtime = o.fs.run.clock.now
+	o.fs.run.moved += uint64(max(size-was, 0))
+	o.node.mtime = o.fs.run.now()
 	return 0
 }
 

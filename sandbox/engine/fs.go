@@ -64,7 +64,7 @@ func (f *fileSystem) dir(parent *node, a *area) *node {
 
 func (f *fileSystem) file(parent *node, a *area) *node {
 	f.next++
-	return &node{ino: f.next, parent: parent, area: a, atime: f.run.clock.now, mtime: f.run.clock.now}
+	return &node{ino: f.next, parent: parent, area: a, atime: f.run.now(), mtime: f.run.now()}
 }
 
 // full makes the guest's call answer "no space", and remembers why.
@@ -173,14 +173,14 @@ func (f *fileSystem) make(p place, folder bool) (*node, esys.Errno) {
 		n = f.dir(p.dir, p.dir.area)
 	}
 	p.dir.kids[p.name] = n
-	p.dir.mtime = f.run.clock.now
+	p.dir.mtime = f.run.now()
 	return n, 0
 }
 
 // remove takes a name away.
 func (f *fileSystem) remove(p place) {
 	delete(p.dir.kids, p.name)
-	p.dir.mtime = f.run.clock.now
+	p.dir.mtime = f.run.now()
 	p.node.gone = true
 	p.node.release()
 }
@@ -297,7 +297,7 @@ func (f *fileSystem) Rename(from, to string) esys.Errno {
 	delete(a.dir.kids, a.name)
 	b.dir.kids[b.name] = a.node
 	a.node.parent = b.dir
-	a.dir.mtime, b.dir.mtime = f.run.clock.now, f.run.clock.now
+	a.dir.mtime, b.dir.mtime = f.run.now(), f.run.now()
 	return 0
 }
 

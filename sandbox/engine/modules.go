@@ -77,8 +77,8 @@ func (ms *modules) get(ctx context.Context, name sandbox.Input, h sandbox.Host) 
 	if m := ms.hashed(name, hash); m != nil {
 		return m, nil
 	}
-	if _, err := sandbox.Admit(wasm); err != nil {
-		return nil, badModule{err}
+	if wasm, err = ms.eng.rewritten(wasm, hash); err != nil {
+		return nil, err
 	}
 	code, err := ms.eng.rt.CompileModule(experimental.WithCompilationWorkers(ctx, 2), wasm)
 	if err != nil {

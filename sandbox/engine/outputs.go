@@ -59,6 +59,7 @@ func (s *stream) Write(p []byte) (int, error) {
 		return 0, errStopped
 	}
 	s.o.left -= uint64(len(p))
+	s.o.r.moved += uint64(len(p))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.buf)+len(p) >= streamBuffer || time.Since(s.sent) >= streamDelay {

@@ -21,6 +21,7 @@ import (
 
 	"idlemesh/gpu/kernel"
 	"idlemesh/sandbox"
+	"idlemesh/sandbox/wasmbin"
 )
 
 type runKey struct{}
@@ -34,7 +35,8 @@ type run struct {
 	ctx    context.Context // ends when the run is to stop
 	cancel context.CancelFunc
 
-	clock   clock
+	fuel    meter
+	slept   int64 // nanoseconds
 	random  *rand.ChaCha8
 	mem     memory
 	fs      *fileSystem
@@ -50,6 +52,7 @@ type run struct {
 	cpu    atomic.Int64 // of the thread when the guest began, nanoseconds
 	kernel atomic.Int64 // nanoseconds of that thread spent in the device
 
+	moved   uint64 // bytes that a call of WASI has read, written or made
 	refusal string // the last refusal of mesh_gpu_v1
 
 	stopping atomic.Bool
@@ -64,8 +67,6 @@ type run struct {
 // Run runs s, served by h, until it ends or ctx does. Now and then report, which
 // may be nil, is told from another goroutine what the run has used so far. What the
 // guest, a limit or ctx ended is a Result; an End of NodeLost is the node's fault.
-// A guest that computes without calling the host cannot be stopped but by ending
-// the process.
 func (e *Engine) Run(ctx context.Context, s sandbox.Spec, h sandbox.Host, report func(sandbox.Usage)) (res sandbox.Result) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -91,8 +92,9 @@ func (e *Engine) Run(ctx context.Context, s sandbox.Spec, h sandbox.Host, report
 }
 
 func (e *Engine) newRun(ctx context.Context, s sandbox.Spec, h sandbox.Host) *run {
-	r := &run{eng: e, spec: s, host: h, clock: newClock(s.Time), metrics: map[string]float64{},
+	r := &run{eng: e, spec: s, host: h, metrics: map[string]float64{},
 		mem: memory{limit: s.Limits.Memory}, began: time.Now(), thread: thisThread()}
+	r.fuel.init(s.Limits.Fuel)
 	r.cpu.Store(int64(r.thread.now()))
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	r.out = newOutputs(r)
@@ -138,7 +140,7 @@ func (r *run) prepare() (m *module, err error) {
 	return r.eng.mods.get(r.ctx, r.spec.Module, r.host)
 }
 
-// call instantiates m and calls its _start.
+// call instantiates m and calls its start function, if it has one, and its _start.
 func (r *run) call(m *module) error {
 	ctx := experimental.WithMemoryAllocator(context.WithValue(r.ctx, runKey{}, r), &r.mem)
 	cfg, err := r.config()
@@ -150,8 +152,30 @@ func (r *run) call(m *module) error {
 		return linkError(err)
 	}
 	defer g.Close(ctx)
+	if err := r.fuel.start(g); err != nil {
+		return err
+	}
+	defer r.fuel.used() // remembers it
+	if f := g.ExportedFunction(wasmbin.Start); f != nil {
+		if _, err := f.Call(ctx); err != nil {
+			return err
+		}
+		if err := resetDepth(g); err != nil {
+			return err
+		}
+	}
 	_, err = g.ExportedFunction("_start").Call(ctx)
 	return err
+}
+
+// resetDepth prepares a guest for another call: what the last one left is of no meaning.
+func resetDepth(g api.Module) error {
+	depth, ok := g.ExportedGlobal(wasmbin.Depth).(api.MutableGlobal)
+	if !ok {
+		return fmt.Errorf("the rewritten module exports no %s", wasmbin.Depth)
+	}
+	depth.Set(wasmbin.MaxDepth)
+	return nil
 }
 
 // linkError tells an error of linking from one of the start function.
@@ -183,9 +207,9 @@ func (r *run) config() (wazero.ModuleConfig, error) {
 		WithArgs(append([]string{"module"}, r.spec.Args...)...).
 		WithStdout(r.out.stdout).WithStderr(r.out.stderr).
 		WithFSConfig(mount.WithSysFSMount(r.fs, "/")).
-		WithWalltime(r.clock.wall, sys.ClockResolution(tick)).
-		WithNanotime(r.clock.monotonic, sys.ClockResolution(tick)).
-		WithNanosleep(r.sleep).WithRandSource(r.random)
+		WithWalltime(r.wall, sys.ClockResolution(tick)).
+		WithNanotime(r.monotonic, sys.ClockResolution(tick)).
+		WithNanosleep(r.sleep).WithRandSource(chance{r})
 	env := maps.Clone(r.spec.Env)
 	if _, ok := env["PWD"]; !ok { // Go's runtime takes its working directory from here
 		cfg = cfg.WithEnv("PWD", "/")
@@ -196,7 +220,7 @@ func (r *run) config() (wazero.ModuleConfig, error) {
 	return cfg, nil
 }
 
-// stop ends the run at its next host call. The first reason counts.
+// stop ends the run at its next host call or slice of fuel. The first reason counts.
 func (r *run) stop(end sandbox.End, why string) {
 	r.mu.Lock()
 	if r.end == 0 {
@@ -273,7 +297,8 @@ func (r *run) broken(p any) sandbox.Result {
 // usage may be called from any goroutine.
 func (r *run) usage() sandbox.Usage {
 	cpu := int64(r.thread.now()) - r.cpu.Load() - r.kernel.Load()
-	u := sandbox.Usage{Wall: uint64(time.Since(r.began).Milliseconds()) + 1, CPU: uint64(max(cpu, 0)), Memory: r.mem.held()}
+	u := sandbox.Usage{Wall: uint64(time.Since(r.began).Milliseconds()) + 1, CPU: uint64(max(cpu, 0)), Memory: r.mem.held(),
+		Fuel: r.fuel.seen.Load()}
 	r.mu.Lock()
 	acc := r.acc
 	r.mu.Unlock()

@@ -7,7 +7,8 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
-	"github.com/tetratelabs/wazero/sys"
+
+	"idlemesh/sandbox"
 )
 
 const (
@@ -43,7 +44,7 @@ func wrapWASI(name string, body api.GoModuleFunction) api.GoModuleFunc {
 	refuse := wasiChecks[name]
 	return func(ctx context.Context, m api.Module, stack []uint64) {
 		r := runOf(ctx)
-		r.checkpoint()
+		r.charge(sandbox.WASIFuel + r.extra(name, stack))
 		if refuse != nil {
 			if errno := refuse(stack); errno != 0 {
 				stack[0] = errno
@@ -54,8 +55,43 @@ func wrapWASI(name string, body api.GoModuleFunction) api.GoModuleFunc {
 		if r.fs.errno != 0 {
 			stack[0], r.fs.errno = uint64(r.fs.errno), 0
 		}
-		r.checkpoint()
+		r.charge(r.moved / sandbox.BytesPerFuel)
+		r.moved = 0
 	}
+}
+
+// extra is what a call of WASI costs by its arguments, beside what it moves.
+func (r *run) extra(name string, s []uint64) uint64 {
+	switch name {
+	case "args_get", "environ_get":
+		return r.argBytes() / sandbox.BytesPerFuel
+	case "poll_oneoff":
+		return uint64(min(uint32(s[2]), maxSubscriptions)) * sandbox.EachFuel
+	case "fd_read", "fd_write", "fd_pread", "fd_pwrite":
+		return uint64(min(uint32(s[2]), maxVectors)) * sandbox.EachFuel
+	}
+	return 0
+}
+
+// argBytes is how long arguments and environment are.
+func (r *run) argBytes() (n uint64) {
+	for _, a := range r.spec.Args {
+		n += uint64(len(a)) + 1
+	}
+	for k, v := range r.spec.Env {
+		n += uint64(len(k)+len(v)) + 2
+	}
+	return n
+}
+
+// maxVectors bounds the parts that one read or write is made of.
+const maxVectors = 1024
+
+func manyVectors(s []uint64) uint64 {
+	if uint32(s[2]) > maxVectors {
+		return errnoINVAL
+	}
+	return 0
 }
 
 // wasiChecks refuse what would make wazero allocate or multiply without bound.
@@ -66,6 +102,7 @@ var wasiChecks = map[string]func(stack []uint64) (errno uint64){
 		}
 		return 0
 	},
+	"fd_read": manyVectors, "fd_write": manyVectors, "fd_pread": manyVectors, "fd_pwrite": manyVectors,
 	"poll_oneoff": func(s []uint64) uint64 {
 		if uint32(s[2]) > maxSubscriptions {
 			return errnoINVAL
@@ -80,13 +117,6 @@ func runOf(ctx context.Context) *run {
 		panic("host function called outside a run")
 	}
 	return r
-}
-
-// checkpoint ends the guest here when its run was stopped.
-func (r *run) checkpoint() {
-	if r.stopping.Load() {
-		panic(sys.NewExitError(stoppedCode))
-	}
 }
 
 // stoppedCode is never seen: a stopped run has its own reason.
