@@ -70,7 +70,7 @@ func (t terminal) app() *cli.App {
 		Commands: []*cli.Command{
 			t.submitCommand(), t.jobCommand(), t.ledgerCommand(), t.accountCommand(),
 			t.devCommand(), t.nodeCommand(), t.meshCommand(), t.keyCommand(),
-			t.doctorCommand(), t.completionCommand(), t.versionCommand(), t.workerCommand(),
+			t.benchCommand(), t.doctorCommand(), t.completionCommand(), t.versionCommand(), t.workerCommand(),
 		},
 		Before: checkFormat,
 	}

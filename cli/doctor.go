@@ -22,6 +22,7 @@ import (
 	"idlemesh/ledger/record"
 	"idlemesh/mesh/client"
 	"idlemesh/mesh/identity"
+	"idlemesh/mesh/node"
 	"idlemesh/mesh/wire"
 	"idlemesh/sandbox"
 )
@@ -71,7 +72,7 @@ func (t terminal) doctor(c *cli.Context) error {
 		name string
 		run  func() finding
 	}{
-		{"go", h.goTool}, {"processor", processor}, {"gpu", h.gpu}, {"home", h.folder}, {"key", h.key}, {"disk", h.disk},
+		{"go", h.goTool}, {"processor", processor}, {"gpu", h.gpu}, {"speed", h.speed}, {"home", h.folder}, {"key", h.key}, {"disk", h.disk},
 		{"ledger", h.ledger}, {"udp", udp}, {"udp buffers", buffers}, {"worker", h.worker}, {"walls", h.walls}, {"clock", h.clock}, {"mesh", h.mesh},
 	} {
 		f := check.run()
@@ -120,15 +121,27 @@ func processor() finding {
 			has = append(has, f.name)
 		}
 	}
-	how := "in plain Go"
-	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
-		how = "with AVX2 and FMA"
-	}
-	return ok("%d CPUs %s with %s; kernels run on them %s", runtime.NumCPU(), runtime.GOARCH, strings.Join(has, ", "), how)
+	return ok("%d CPUs %s with %s", runtime.NumCPU(), runtime.GOARCH, strings.Join(has, ", "))
 }
 
+// gpu says where kernels will run, and why not on something better: in the words of the
+// backends themselves, and of the cards' sensors.
 func (h *health) gpu() finding {
-	const used = "the cpu backend is used; sim:MODEL devices are simulated"
+	pool := sandbox.NewPool(sandbox.Config{Log: slog.New(slog.DiscardHandler), Device: "cpu"})
+	paths, err := pool.Paths(h.ctx)
+	if err != nil {
+		return warn("", "unknown: no worker (%v)", err)
+	}
+	used, others := "none", ""
+	for _, p := range paths {
+		switch {
+		case !p.Opens:
+			others += fmt.Sprintf("; not %s: %s", p.Device, p.Why)
+		case used == "none":
+			used = fmt.Sprintf("kernels run on %s, %s", p.Device, p.Why)
+		}
+	}
+	used += others + "; sim:MODEL devices are simulated"
 	switch found, err := cards(); {
 	case errors.Is(err, nvml.ErrNoDriver):
 		return ok("%s; no NVIDIA driver here", used)
@@ -137,8 +150,34 @@ func (h *health) gpu() finding {
 	case len(found) == 0:
 		return ok("%s; an NVIDIA driver without cards", used)
 	default:
-		return ok("%s; kernels do not run on these cards yet: %s", used, strings.Join(found, "; "))
+		return ok("%s; cards here: %s", used, strings.Join(found, "; "))
 	}
+}
+
+// speed says what this home's node will be taken to be as fast as.
+func (h *health) speed() finding {
+	const next = "meshctl bench"
+	b, params, err := h.bench()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return ok("not measured yet: a node counts as the slowest until it is; node run measures when it first sells to a mesh, and so does %s", next)
+	case err != nil:
+		return warn(next, "the last bench is of no use: %v", err)
+	}
+	return ok("%s ‰ of the reference GPU, measured %s on %s", fmt.Sprint(b.Value.Speed(params)), b.Value.At.Time().Format(time.DateOnly), b.Value.Hardware)
+}
+
+// bench is what was measured last, and what the mesh measures by.
+func (h *health) bench() (b record.Signed[record.Bench], p record.Params, err error) {
+	base, p, err := benchPlace(h.ctx, h.home)
+	if err != nil {
+		return b, p, err
+	}
+	raw, err := os.ReadFile(filepath.Join(base, node.BenchFile))
+	if err == nil {
+		b, err = record.Open[record.Bench](raw)
+	}
+	return b, p, err
 }
 
 func (h *health) folder() finding {

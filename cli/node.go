@@ -154,7 +154,7 @@ func (t terminal) runMember(c *cli.Context, u user, m signedMesh, cfg node.Confi
 	if err != nil {
 		return err
 	}
-	cfg.Operator = u.key.ID()
+	cfg.Operator, cfg.Gauge = u.key.ID(), gaugeTime
 	r, err := run(c.Context, s, key, m, cfg)
 	if err != nil {
 		return errors.Join(err, s.leave())

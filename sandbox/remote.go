@@ -28,8 +28,28 @@ type worker struct {
 // errLying is wrapped by the reasons to end a worker that breaks the protocol.
 var errLying = errors.New("worker breaks the protocol")
 
-// start starts a worker and waits for its hello.
+// start starts a worker, waits for its hello and listens to it.
 func (p *Pool) start(ctx context.Context) (*worker, error) {
+	w, err := p.launch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	closed := p.closed
+	if !closed {
+		p.ended.Go(func() { p.watch(w) })
+	}
+	p.mu.Unlock()
+	if closed {
+		w.end(ErrClosed)
+		_ = w.proc.Wait()
+		return nil, ErrClosed
+	}
+	return w, nil
+}
+
+// launch starts a worker and waits for its hello.
+func (p *Pool) launch(ctx context.Context) (*worker, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	proc, err := p.cfg.Start(ctx)
@@ -56,17 +76,6 @@ func (p *Pool) start(ctx context.Context) (*worker, error) {
 		}
 		close(w.gone)
 		return nil, fmt.Errorf("start worker: %w%s", err, lastWords(proc))
-	}
-	p.mu.Lock()
-	closed := p.closed
-	if !closed {
-		p.ended.Go(func() { p.watch(w) })
-	}
-	p.mu.Unlock()
-	if closed {
-		w.end(ErrClosed)
-		_ = proc.Wait()
-		return nil, ErrClosed
 	}
 	return w, nil
 }

@@ -44,7 +44,7 @@ const house = `
 2 sandbox/engine    | gpu/kernel sandbox sandbox/wasmbin
 2 ledger            | ledger/record ledger/account ledger/tree
 
-3 mesh/provider     | ledger/record ledger/tree gpu/kernel gpu/nvml sandbox mesh/identity mesh/wire mesh/blob mesh/policy
+3 mesh/provider     | ledger/record ledger/tree gpu/kernel gpu/nvml sandbox sandbox/frame mesh/identity mesh/wire mesh/blob mesh/policy
 3 mesh/keeper       | ledger/record ledger/account ledger/tree ledger mesh/wire
 3 mesh/author       | ledger/record mesh/wire
 3 ledger/quorum     | ledger/record ledger/tree ledger
@@ -56,7 +56,7 @@ const house = `
 
 5 mesh/node         | ledger/record ledger ledger/quorum sandbox mesh mesh/identity mesh/wire mesh/author mesh/blob mesh/policy mesh/gateway mesh/provider mesh/keeper
 
-6 cli               | ledger/record ledger/account ledger/books ledger/tree ledger gpu/nvml gpu/simgpu sandbox sandbox/worker mesh/identity mesh/policy mesh/wire mesh/client mesh/keeper mesh/provider mesh/node
+6 cli               | ledger/record ledger/account ledger/books ledger/tree ledger gpu/nvml gpu/simgpu sandbox sandbox/frame sandbox/worker mesh/identity mesh/policy mesh/wire mesh/client mesh/keeper mesh/provider mesh/node
 6 mesh/meshtest     | ledger/record ledger sandbox/worker mesh/identity mesh/client mesh/node
 6 wasm-examples/generate/llama   | gpu/kernel
 6 wasm-examples/search/passage   | gpu/kernel

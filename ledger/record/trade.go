@@ -1,5 +1,7 @@
 package record
 
+import "math"
+
 // An Advert says what a provider sells until it expires, at most 30 s later.
 type Advert struct {
 	Seq     uint64   `cbor:"1,keyasint"`
@@ -12,6 +14,9 @@ type Advert struct {
 	Windows []Window `cbor:"8,keyasint"` // concrete, UTC; the calendar stays at home
 	Tiers   []Tier   `cbor:"9,keyasint"`
 	Grade   []string `cbor:"10,keyasint,omitempty"` // sandbox layers that are missing
+	// Bench shows the device's speed, by the same key. Without one a device that is not
+	// simulated counts as the slowest.
+	Bench *Signed[Bench] `cbor:"11,keyasint,omitempty"`
 }
 
 // Type implements Record.
@@ -24,6 +29,43 @@ type Device struct {
 	VRAM      uint64 `cbor:"3,keyasint" json:"vram"`  // bytes
 	Speed     uint32 `cbor:"4,keyasint" json:"speed"` // thousandths of the reference GPU
 	Simulated bool   `cbor:"5,keyasint,omitempty" json:"simulated,omitempty"`
+}
+
+// A Bench is what a provider measured of its device, each figure a second.
+type Bench struct {
+	Model     string `cbor:"1,keyasint" json:"model"`
+	Backend   string `cbor:"2,keyasint" json:"backend"`
+	Hardware  string `cbor:"3,keyasint" json:"hardware"`         // what it holds for: chip, how many, driver
+	FLOPS     uint64 `cbor:"4,keyasint" json:"flops"`            // binary32 operations of a large product
+	Bandwidth uint64 `cbor:"5,keyasint" json:"bandwidth"`        // bytes of device memory
+	Tokens    uint64 `cbor:"6,keyasint" json:"millitokens"`      // thousandths of a token of a model of 1.1e9 weights in 8 bits
+	Write     uint64 `cbor:"7,keyasint" json:"host_to_device"`   // bytes
+	Read      uint64 `cbor:"8,keyasint" json:"device_to_host"`   // bytes
+	At        Millis `cbor:"9,keyasint" json:"measured_unix_ms"` // by the provider's clock
+	Took      Millis `cbor:"10,keyasint" json:"took_ms"`
+}
+
+// Type implements Record.
+func (Bench) Type() Type { return "idlemesh/bench" }
+
+// Speed is what was measured in thousandths of the reference GPU of p, at least 1: the
+// lower of its rates of computing and of moving, so that no mix of kernels is slower.
+func (b Bench) Speed(p Params) uint32 {
+	s := min(MulDiv(b.FLOPS, 1000, p.FLOPS), MulDiv(b.Bandwidth, 1000, p.Bandwidth))
+	return uint32(max(1, min(s, math.MaxUint32)))
+}
+
+// Proven is the highest speed that an advert by the key of by may name for its device.
+// Simulated devices prove nothing: what they earn is the mesh file's to say.
+func (a Advert) Proven(by PublicKey, p Params) uint32 {
+	switch b := a.Bench; {
+	case a.Device.Simulated:
+		return math.MaxUint32
+	case b == nil || b.Key != by || b.Value.Model != a.Device.Model || b.Value.Backend != a.Device.Backend:
+		return 1
+	default:
+		return b.Value.Speed(p)
+	}
 }
 
 // A Bid is a binding offer of one device for one task of a job until it expires.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -134,11 +135,32 @@ func (v *villain) open(c *town) {
 func (v *villain) advertise(seq uint64) {
 	v.t.Helper()
 	now := record.At(time.Now())
-	a := record.Advert{Seq: seq, Expires: now + 30_000, Ask: v.ask, Device: card, Slots: 1, Free: 1, Tiers: []record.Tier{record.Bronze},
+	bench := sign(v.t, v.key, record.Bench{Model: card.Model, FLOPS: 20e12, Bandwidth: 500e9})
+	a := record.Advert{Seq: seq, Expires: now + 30_000, Ask: v.ask, Device: card, Slots: 1, Free: 1, Tiers: []record.Tier{record.Bronze}, Bench: &bench,
 		Windows: []record.Window{{From: now - 1000, Until: now + day}}}
 	_, err := wire.Call(v.t.Context(), from{v.town, v.key.ID()}, v.gate.cfg.Key.ID(), wire.Advertise, wire.AdvertRequest{Advert: sign(v.t, v.key, a)})
 	if err != nil {
 		v.t.Fatal(err)
+	}
+}
+
+// TestUnprovenSpeed: an advert that names a speed without a bench of its own that shows it
+// is refused, and the one before stands.
+func TestUnprovenSpeed(t *testing.T) {
+	v := &villain{ask: 1000}
+	v.open(newTown(t))
+	other := sign(t, newKey(t), record.Bench{Model: card.Model, FLOPS: 20e12, Bandwidth: 500e9})
+	slow := sign(t, v.key, record.Bench{Model: card.Model, FLOPS: 20e12, Bandwidth: 499e9})
+	for name, bench := range map[string]*record.Signed[record.Bench]{"none": nil, "another's": &other, "slower": &slow} {
+		now := record.At(time.Now())
+		a := record.Advert{Seq: 2, Expires: now + 30_000, Ask: v.ask, Device: card, Slots: 1, Free: 1, Tiers: []record.Tier{record.Bronze}, Bench: bench}
+		_, err := wire.Call(t.Context(), from{v.town, v.key.ID()}, v.gate.cfg.Key.ID(), wire.Advertise, wire.AdvertRequest{Advert: sign(t, v.key, a)})
+		if !wire.Is(err, wire.Invalid) || !strings.Contains(err.Error(), "bench") {
+			t.Errorf("%s: %v, want a refusal that names the bench", name, err)
+		}
+	}
+	if len(v.gate.offers) != 1 {
+		t.Errorf("%d offers stand, want the first", len(v.gate.offers))
 	}
 }
 

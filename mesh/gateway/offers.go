@@ -20,6 +20,9 @@ func (g *Gateway) advertise(_ context.Context, c wire.Caller, q wire.AdvertReque
 	if n := len(q.Advert.Raw()); n > maxAdvert {
 		return wire.Ack{}, wire.Refuse(wire.Invalid, fmt.Sprintf("advertise: %d bytes, at most %d", n, maxAdvert))
 	}
+	if a := q.Advert.Value; a.Device.Speed > a.Proven(q.Advert.Key, g.cfg.Mesh.Params) {
+		return wire.Ack{}, wire.Refuse(wire.Invalid, fmt.Sprintf("advertise: a speed of %d ‰ of the reference GPU, and no bench of this device by this node that shows it", a.Device.Speed))
+	}
 	g.mu.Lock()
 	err := g.book.Advert(g.now(), c.ID, q.Advert.Value)
 	if err == nil {

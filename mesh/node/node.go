@@ -43,6 +43,8 @@ type Config struct {
 	// Policy is the provider's, and Sensor watches its device.
 	Policy policy.Policy
 	Sensor provider.Sensor
+	// Gauge is how long a device that was not measured may be, as provider.Config has it.
+	Gauge time.Duration
 	// Operator may take the provider's device back. The node's own key always may.
 	Operator record.NodeID
 	// Workers shapes the pool of worker processes.
@@ -69,6 +71,9 @@ type Config struct {
 	// Log receives events. Nil means slog.Default().
 	Log *slog.Logger
 }
+
+// BenchFile is where in a node's folder it keeps what was measured of its device.
+const BenchFile = "bench.cbor"
 
 // A Node is one member of a mesh.
 type Node struct {

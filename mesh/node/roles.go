@@ -72,7 +72,7 @@ func (n *Node) sell() (err error) {
 	}
 	n.pool = sandbox.NewPool(w)
 	n.seller, err = provider.New(provider.Config{Key: n.key, Mesh: n.mesh.Value, File: n.mesh, Dir: filepath.Join(n.cfg.Dir, "leases"), Open: n.end, Blobs: n.blobs, Pool: n.pool,
-		Policy: n.cfg.Policy, Sensor: n.cfg.Sensor, Now: n.cfg.Now, Log: n.cfg.Log})
+		Bench: filepath.Join(n.cfg.Dir, BenchFile), Gauge: n.cfg.Gauge, Policy: n.cfg.Policy, Sensor: n.cfg.Sensor, Now: n.cfg.Now, Log: n.cfg.Log})
 	if err != nil {
 		return err
 	}

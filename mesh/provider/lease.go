@@ -212,7 +212,7 @@ func (p *Provider) refuseLocked(l record.Signed[record.Lease], h hold) error {
 		return wire.Refuse(wire.Invalid, "start: the lease is for another job")
 	case l.By() != h.job.By() && l.By() != h.job.Value.Delegate:
 		return wire.Refuse(wire.Denied, "start: signed by neither the tenant nor his delegate")
-	case record.MulDiv(uint64(v.Rate), uint64(p.device.Speed), 1000) < uint64(v.Bid.Value.Ask):
+	case record.MulDiv(uint64(v.Rate), uint64(v.Bid.Value.Device.Speed), 1000) < uint64(v.Bid.Value.Ask):
 		return wire.Refuse(wire.Invalid, "start: the rate is below the bid's ask")
 	case v.Reserve == 0:
 		return wire.Refuse(wire.Invalid, "start: the lease reserves nothing to pay from")

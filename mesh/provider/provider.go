@@ -43,6 +43,12 @@ type Config struct {
 	// Dir keeps what must outlive a restart: receipts that a gateway has not settled.
 	// Empty means that nothing does.
 	Dir string
+	// Bench is the file that keeps what was measured of the device. Empty means none.
+	Bench string
+	// Gauge is how long the device may be measured, about, when it is first for sale and
+	// the file has nothing that holds for it. Zero means not at all: a device that was
+	// not measured counts as the slowest.
+	Gauge time.Duration
 	// Policy is what the owner sells. The zero value sells all, always.
 	Policy policy.Policy
 	// Sensor watches the device. Nil means that nothing but windows and the owner's word
@@ -63,25 +69,28 @@ type Provider struct {
 	journal *journal
 	again   chan struct{} // advertise soon: a gateway hung up, or there is news
 	blind   string        // what the sensor's last new error said; watch's
+	gauged  bool          // it was tried, or never will be; Run's
 
-	mu      sync.Mutex
-	life    context.Context // Run's; nil before it
-	closed  bool            // nothing begins any more
-	wish    policy.Wish
-	claim   policy.Claim
-	seen    policy.Sight
-	notes   map[record.Ref]note // of leases from before a restart, as yet unasked for
-	device  record.Device
-	grade   []string
-	ran     string // versions that results depend on
-	seq     uint64
-	nonce   uint64
-	holds   map[record.Ref]hold   // by bid
-	bidding uint32                // slots of bids that are being signed
-	leases  map[record.Ref]*lease // running, and ended for a while
-	ended   []record.Ref          // of them, the first to end in front
-	running uint32
-	done    uint64
+	mu       sync.Mutex
+	life     context.Context // Run's; nil before it
+	closed   bool            // nothing begins any more
+	wish     policy.Wish
+	claim    policy.Claim
+	seen     policy.Sight
+	notes    map[record.Ref]note // of leases from before a restart, as yet unasked for
+	device   record.Device
+	bench    *record.Signed[record.Bench] // of it, nil while there is none
+	grade    []string
+	hardware string // what a bench of the device must hold for
+	ran      string // versions that results depend on
+	seq      uint64
+	nonce    uint64
+	holds    map[record.Ref]hold   // by bid
+	bidding  uint32                // slots of bids that are being signed
+	leases   map[record.Ref]*lease // running, and ended for a while
+	ended    []record.Ref          // of them, the first to end in front
+	running  uint32
+	done     uint64
 }
 
 // A hold keeps a slot for a bid until it expires.
@@ -162,7 +171,11 @@ func (p *Provider) Run(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	p.life, p.grade, p.ran = ctx, hello.Layers, hello.Version
-	p.device = record.Device{Model: info.Model, Backend: info.Backend, VRAM: info.VRAM, Speed: info.Speed, Simulated: info.Simulated}
+	p.device = record.Device{Model: info.Model, Backend: info.Backend, VRAM: info.VRAM, Speed: 1, Simulated: info.Simulated}
+	if info.Simulated {
+		p.device.Speed = info.Speed
+	}
+	p.hardware = hello.Hardware
 	p.mu.Unlock()
 	defer p.wait()
 	p.look()
@@ -171,6 +184,7 @@ func (p *Provider) Run(ctx context.Context) error {
 	defer watch.Wait()
 	p.cfg.Log.Debug("for sale", "device", info.Model, "simulated", info.Simulated, "ask", p.cfg.Policy.Floor, "slots", p.cfg.Policy.Slots)
 	for {
+		p.gauge(ctx)
 		next := time.After(advertEvery)
 		if !p.advertise(ctx) {
 			next = time.After(advertAgain)
@@ -236,7 +250,7 @@ func (p *Provider) advertise(ctx context.Context) bool {
 	p.seq = max(p.seq+1, uint64(now)) // newer than before a restart
 	a := record.Advert{
 		Seq: p.seq, Expires: now + advertLife, Ask: p.cfg.Policy.Floor, Region: p.cfg.Policy.Region, Device: p.device,
-		Slots: p.cfg.Policy.Slots, Windows: p.cfg.Policy.Open(now, now+ahead), Tiers: p.cfg.Policy.Sells(), Grade: p.grade,
+		Slots: p.cfg.Policy.Slots, Windows: p.cfg.Policy.Open(now, now+ahead), Tiers: p.cfg.Policy.Sells(), Grade: p.grade, Bench: p.bench,
 	}
 	if p.claim.State == policy.Free {
 		a.Free = a.Slots - min(a.Slots, p.running)
