@@ -46,7 +46,8 @@ type Device struct {
 	used uint64
 }
 
-// Open opens the named device: "cpu" or "sim:MODEL"; "" is the best that opens.
+// Open opens the named device: "cpu" or "sim:MODEL"; "" is the best that opens. Replay
+// has no results: it checks and meters alone, for runs whose results are known.
 // quota caps the bytes that all sessions have allocated together; zero means all
 // the device has.
 func Open(name string, quota uint64) (*Device, error) {
@@ -54,6 +55,8 @@ func Open(name string, quota uint64) (*Device, error) {
 	switch {
 	case name == "", name == "cpu":
 		return New(cpu.New(quota), quota), nil
+	case name == Replay:
+		return New(&absent{}, quota), nil
 	case kind == "sim":
 		b, err := simgpu.New(which)
 		if err != nil {

@@ -72,7 +72,7 @@ func (p *Pool) Execute(ctx context.Context, tenant string, s Spec, h Host) (Resu
 
 func (p *Pool) serve(ctx context.Context, w *worker, s Spec, h Host, body []byte) (Result, error) {
 	r := &serving{mailbox: mailbox{wake: make(chan struct{}, 1)}, w: w, h: h, limits: s.Limits, sent: make(chan struct{}),
-		out: outputs{h: h, left: s.Limits.Output}, began: time.Now(), grace: p.cfg.Grace}
+		out: outputs{h: h, left: s.Limits.Output, tape: s.transcript()}, began: time.Now(), grace: p.cfg.Grace}
 	w.add(r)
 	defer r.out.abandon()
 	r.after(TimedOut, time.Duration(min(s.Limits.Wall, 1<<42))*time.Millisecond+p.cfg.Grace)

@@ -15,6 +15,7 @@ import (
 type outputs struct {
 	h      Host
 	left   uint64 // bytes
+	tape   uint64 // bytes that the transcript may still have
 	open   map[string]io.WriteCloser
 	file   string // the last under out/
 	files  int
@@ -31,10 +32,14 @@ const (
 )
 
 func (o *outputs) write(w frame.Write) error {
-	if uint64(len(w.Bytes)) > o.left {
+	left := &o.left
+	if w.Name == Transcript {
+		left = &o.tape
+	}
+	if uint64(len(w.Bytes)) > *left {
 		return fmt.Errorf("%w: output beyond the limit", errLying)
 	}
-	o.left -= uint64(len(w.Bytes))
+	*left -= uint64(len(w.Bytes))
 	if err := o.admit(w.Name); err != nil {
 		return err
 	}
@@ -66,7 +71,7 @@ func (o *outputs) say(w frame.Write) {
 
 // admit lets a name in: a stream, the file being written, or the next in order.
 func (o *outputs) admit(name string) error {
-	if name == "stdout" || name == "stderr" || o.open[name] != nil {
+	if name == "stdout" || name == "stderr" || name == Transcript && o.tape > 0 || o.open[name] != nil {
 		return nil
 	}
 	path, ok := strings.CutPrefix(name, "out/")

@@ -23,13 +23,14 @@ const house = `
 0 gpu/nvml          |
 0 sandbox/wasmbin   |
 0 sandbox/frame     |
+0 sandbox/transcript |
 
 1 ledger/account    | ledger/record
 1 ledger/tree       | ledger/record
 2 ledger/books      | ledger/record ledger/account
 1 gpu/cpu           | gpu/kernel
 1 gpu/kerneltest    | gpu/kernel
-1 sandbox           | sandbox/wasmbin sandbox/frame
+1 sandbox           | sandbox/wasmbin sandbox/frame sandbox/transcript
 1 sandbox/guest     | gpu/kernel
 1 mesh              | ledger/record
 1 mesh/identity     | ledger/record
@@ -41,7 +42,7 @@ const house = `
 2 mesh/wire         | ledger/record
 2 gpu/simgpu        | gpu/kernel gpu/nvml gpu/cpu
 2 gpu/kerneltest/onnx | gpu/kernel gpu/kerneltest
-2 sandbox/engine    | gpu/kernel sandbox sandbox/wasmbin
+2 sandbox/engine    | gpu/kernel sandbox sandbox/wasmbin sandbox/transcript
 2 ledger            | ledger/record ledger/account ledger/tree
 
 3 mesh/provider     | ledger/record ledger/tree gpu/kernel gpu/nvml sandbox sandbox/frame mesh/identity mesh/wire mesh/blob mesh/policy

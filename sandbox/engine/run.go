@@ -18,6 +18,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/experimental/sysfs"
 	"github.com/tetratelabs/wazero/sys"
+	"lukechampine.com/blake3"
 
 	"idlemesh/gpu/kernel"
 	"idlemesh/sandbox"
@@ -46,6 +47,9 @@ type run struct {
 	metrics map[string]float64
 	metered time.Time // the last event of a metric
 	cmds    []kernel.Command
+	sent    []byte // the commands of this submit, in the guest's memory
+	info    kernel.Info
+	tape    *tape // nil unless the run is recorded or replayed
 
 	began  time.Time
 	thread threadClock
@@ -97,6 +101,11 @@ func (e *Engine) newRun(ctx context.Context, s sandbox.Spec, h sandbox.Host) *ru
 	r.fuel.init(s.Limits.Fuel)
 	r.cpu.Store(int64(r.thread.now()))
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	r.info = e.cfg.Info
+	if s.Record || s.Replay.Size > 0 {
+		r.tape = &tape{Host: h, r: r, sum: blake3.New(32, nil), left: map[string]*digest{}}
+		r.host = r.tape
+	}
 	r.out = newOutputs(r)
 	r.log.r, r.prog.r = r, r
 	return r
@@ -121,6 +130,11 @@ func (r *run) do() sandbox.Result {
 	if res.End != sandbox.Cancelled && res.End != sandbox.NodeLost {
 		r.finish()
 	}
+	if r.tape != nil && res.End != sandbox.Cancelled && res.End != sandbox.TimedOut && res.End != sandbox.NodeLost {
+		if err := r.tape.finish(res); err != nil {
+			r.lose(err)
+		}
+	}
 	if err := r.lost(); err != nil {
 		return sandbox.Result{End: sandbox.NodeLost, Error: err.Error(), Usage: res.Usage}
 	}
@@ -137,7 +151,17 @@ func (r *run) prepare() (m *module, err error) {
 	if r.fs, err = newFileSystem(r); err != nil {
 		return nil, err
 	}
-	return r.eng.mods.get(r.ctx, r.spec.Module, r.host)
+	if r.tape == nil {
+		return r.eng.mods.get(r.ctx, r.spec.Module, r.host)
+	}
+	if m, err = r.eng.mods.get(r.ctx, r.spec.Module, r.tape.Host); err != nil {
+		return nil, err
+	}
+	if err := r.tape.begin(m.hash); err != nil {
+		r.eng.mods.put(m)
+		return nil, err
+	}
+	return m, nil
 }
 
 // call instantiates m and calls its start function, if it has one, and its _start.

@@ -16,6 +16,9 @@ import (
 	"sort"
 	"strings"
 	"time"
+
+	"idlemesh/gpu/kernel"
+	"idlemesh/sandbox/guest"
 )
 
 func main() {
@@ -28,6 +31,8 @@ func main() {
 		many()
 	case "hog":
 		hog()
+	case "device":
+		device()
 	}
 }
 
@@ -179,4 +184,26 @@ func check(holds bool, what any) {
 	if !holds {
 		panic(fmt.Sprint(what))
 	}
+}
+
+// device computes on the device with what stands in an input, and logs it.
+func device() {
+	var d guest.Device
+	info := must(d.Info())
+	fmt.Println(info.Model, info.Backend)
+	a := must(os.ReadFile("/in/a.txt"))
+	b, c := must(d.Alloc(64)), must(d.Alloc(64))
+	_, err := d.Alloc(1 << 40)
+	fmt.Println("refused:", err)
+	ok(d.Write(b, 0, bytes.Repeat(a[:1], 64)))
+	of := func(b kernel.Buffer) kernel.Operand { return kernel.Operand{Buffer: b} }
+	ev := must(d.Submit([]kernel.Command{{Op: kernel.Mul, Dst: of(c), A: of(b), B: of(b), M: 1, N: 16}}))
+	ok(d.Wait(ev))
+	out := make([]byte, 64)
+	ok(d.Read(c, 0, out))
+	d.Free(b)
+	fmt.Printf("%x\n", out[:8])
+	guest.Log(guest.Info, "squared")
+	guest.Metric("squares", 16)
+	ok(os.WriteFile("/out/squares", out, 0o600))
 }
