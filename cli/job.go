@@ -38,6 +38,10 @@ func (t terminal) jobCommand() *cli.Command {
 			"meshctl job logs j-5wq2k7rn\nmeshctl job logs j-5wq2k7rn --follow", t.jobLogs,
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the job ends"}),
 		t.jobVerb("result", "list a job's outputs, or fetch them", "meshctl job result j-5wq2k7rn\nmeshctl job result j-5wq2k7rn --output-dir out", t.jobResult, outputDir),
+		t.jobVerb("replay", "run tasks again from their transcripts and check receipts and outputs against that",
+			"meshctl submit m.wasm --transcript --detach -o name\nmeshctl job replay j-5wq2k7rn\nmeshctl job replay j-5wq2k7rn --task 3 -o json", t.jobReplay,
+			&cli.Uint64Flag{Name: "task", Usage: "replay task `N` alone"},
+			&cli.StringFlag{Name: "module", Usage: "take the module from `FILE`, where the gateway no longer keeps it"}),
 		t.jobVerb("cancel", "end a job; what it has done by then is paid", "meshctl job cancel j-5wq2k7rn", t.jobCancel),
 	}}
 }

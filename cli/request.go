@@ -19,6 +19,7 @@ type option struct {
 	set         func(*draft, setting) error
 	many        bool // may be given again
 	keyed       bool // is KEY=VALUE
+	alone       bool // is true or false; as a flag it needs no value
 }
 
 // A setting is an option's value and where it was read.
@@ -67,6 +68,7 @@ var options = [...]option{
 	{name: "fuel", usage: "end a task whose own work takes more than `N` of fuel, about a nanosecond each; kernels aside (no limit)", set: setFuel},
 	{name: "timeout", usage: "end a task that runs longer than `TIME` (1h)", set: setTimeout},
 	{name: "retries", usage: "start a task `N` times more when its node is lost (3)", set: setRetries},
+	{name: "transcript", usage: "keep what each task hears from outside, so that meshctl job replay can check it", set: setTranscript, alone: true},
 	{name: "retention", usage: "keep outputs and logs for `TIME` after the end (168h)", set: setRetention},
 }
 
@@ -168,6 +170,13 @@ func setShards(d *draft, s setting) error {
 	}
 	d.Shards = n
 	return err
+}
+
+func setTranscript(d *draft, s setting) (err error) {
+	if d.Record, err = strconv.ParseBool(s.text); err != nil {
+		return fmt.Errorf("%q: want true or false", s.text)
+	}
+	return nil
 }
 
 func setRetries(d *draft, s setting) (err error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -22,9 +23,12 @@ func (t terminal) submitCommand() *cli.Command {
 		&cli.BoolFlag{Name: "dry-run", Usage: "say who would run it and for how much; nothing is sent or charged"},
 	}
 	for _, o := range options {
-		if o.many {
+		switch {
+		case o.many:
 			flags = append(flags, &cli.StringSliceFlag{Name: o.name, Usage: o.usage})
-		} else {
+		case o.alone:
+			flags = append(flags, &cli.BoolFlag{Name: o.name, Usage: o.usage})
+		default:
 			flags = append(flags, &cli.StringFlag{Name: o.name, Usage: o.usage})
 		}
 	}
@@ -98,6 +102,9 @@ func submitSettings(c *cli.Context) ([]setting, error) {
 		texts := c.StringSlice(o.name)
 		if !o.many && c.IsSet(o.name) {
 			texts = []string{c.String(o.name)}
+			if o.alone {
+				texts = []string{strconv.FormatBool(c.Bool(o.name))}
+			}
 		}
 		for _, v := range texts {
 			out = append(out, setting{option: o.name, text: v, where: "submit: --" + o.name})

@@ -55,44 +55,80 @@ func buildGenerate(t testing.TB) []byte {
 	return wasm
 }
 
-func generate(b *testing.B, wasm, model, vocabulary []byte, steps int) (rate float64) {
-	p := openPool(b, sandbox.Config{Dir: b.TempDir()})
-	h := newHost(wasm)
-	s := spec(wasm)
-	s.Inputs = map[string]sandbox.Input{}
+// A generator runs the example on one model.
+type generator struct {
+	p *sandbox.Pool
+	h *testHost
+	s sandbox.Spec
+}
+
+func newGenerator(b *testing.B, wasm, model, vocabulary []byte) generator {
+	g := generator{openPool(b, sandbox.Config{Dir: b.TempDir()}), newHost(wasm), spec(wasm)}
+	g.s.Inputs = map[string]sandbox.Input{}
 	for name, blob := range map[string][]byte{"model": model, "tokenizer": vocabulary} {
-		h.blobs[nameOf(blob)] = blob
-		s.Inputs[name] = sandbox.Input{Blob: nameOf(blob), Size: int64(len(blob))}
+		g.h.blobs[nameOf(blob)] = blob
+		g.s.Inputs[name] = sandbox.Input{Blob: nameOf(blob), Size: int64(len(blob))}
 	}
-	s.Limits = sandbox.Limits{Memory: 256 << 20, Wall: 300_000, Output: 1 << 20, VRAM: 1 << 30}
-	run := func(steps int) (wrote float64, took time.Duration) {
-		s.Args = []string{"-temperature", "0", "-steps", fmt.Sprint(steps)}
-		began := time.Now()
-		res, err := p.Execute(b.Context(), "alice", s, h)
-		if err != nil || res.Exit != 0 {
-			b.Fatalf("Execute = %+v, %v: %s", res, err, h.out("stderr"))
-		}
-		took = time.Since(began)
-		for _, m := range res.Metrics {
-			if m.Name == "tokens" {
-				wrote = m.Value
-			}
-		}
-		return wrote, took
+	g.s.Limits = sandbox.Limits{Memory: 256 << 20, Wall: 300_000, Output: 1 << 20, VRAM: 1 << 30}
+	g.run(b, 1) // compiles
+	return g
+}
+
+func (g generator) run(b *testing.B, steps int) (wrote float64, took time.Duration) {
+	g.s.Args = []string{"-temperature", "0", "-steps", fmt.Sprint(steps)}
+	began := time.Now()
+	res, err := g.p.Execute(b.Context(), "alice", g.s, g.h)
+	if err != nil || res.Exit != 0 {
+		b.Fatalf("Execute = %+v, %v: %s", res, err, g.h.out("stderr"))
 	}
-	run(1) // compiles
+	took = time.Since(began)
+	for _, m := range res.Metrics {
+		if m.Name == "tokens" {
+			wrote = m.Value
+		}
+	}
+	return wrote, took
+}
+
+func generate(b *testing.B, wasm, model, vocabulary []byte, steps int) (rate float64) {
+	g := newGenerator(b, wasm, model, vocabulary)
 	least, tokens := time.Hour, 0.0
-	_, start := run(1)
+	_, start := g.run(b, 1)
 	for b.Loop() {
-		_, again := run(1)
+		_, again := g.run(b, 1)
 		start = min(start, again)
-		wrote, took := run(steps)
+		wrote, took := g.run(b, steps)
 		least, tokens = min(least, took), wrote
 	}
 	rate = (tokens - 1) / (least - start).Seconds()
 	b.ReportMetric(rate, "tokens/s")
 	b.ReportMetric(0, "ns/op")
 	return rate
+}
+
+// BenchmarkTranscript is what recording adds to the time a token takes, start and inputs
+// left out as in BenchmarkGenerate; start-ms is what it adds to a run of one token, which
+// reads 1 MB of weights. Runs with and without it take turns, and the fastest count.
+func BenchmarkTranscript(b *testing.B) {
+	dir := os.Getenv("IDLEMESH_TESTDATA")
+	if dir == "" {
+		b.Skip("IDLEMESH_TESTDATA is not set")
+	}
+	plain := newGenerator(b, buildGenerate(b), read(b, dir, "stories260K.bin"), read(b, dir, "tok512.bin"))
+	recorded := plain
+	recorded.s.Record = true
+	least := [4]time.Duration{time.Hour, time.Hour, time.Hour, time.Hour}
+	for b.Loop() {
+		for i, g := range []generator{plain, recorded, plain, recorded} {
+			_, took := g.run(b, []int{1, 512}[i/2])
+			least[i] = min(least[i], took)
+		}
+	}
+	without, with := least[2]-least[0], least[3]-least[1]
+	b.ReportMetric(100*(with.Seconds()/without.Seconds()-1), "overhead-%")
+	b.ReportMetric(float64((least[1]-least[0]).Microseconds())/1000, "start-ms")
+	b.ReportMetric(float64(len(plain.h.out(sandbox.Transcript))), "transcript-bytes")
+	b.ReportMetric(0, "ns/op")
 }
 
 // random15M is a model of the shape of stories15M and a vocabulary for it. Its weights

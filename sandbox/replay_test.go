@@ -56,6 +56,8 @@ func replay(t testing.TB, p *sandbox.Pool, wasm, tape []byte) (*testHost, error)
 func TestReplay(t *testing.T) {
 	p := guestPool(t)
 	auditor := openPool(t, sandbox.Config{Device: gpu.Replay})
+	t.Run("changed", func(t *testing.T) { replayChanged(t, p, auditor) })
+	t.Run("forged", func(t *testing.T) { replayForged(t, p, auditor) })
 	for _, mode := range []string{"repeat", "files", "device"} {
 		t.Run(mode, func(t *testing.T) {
 			wasm, tape, was := record(t, p, mode)
@@ -79,11 +81,9 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayChanged changes a transcript and its module everywhere: the replay is
-// refused, and says why.
-func TestReplayChanged(t *testing.T) {
-	p := guestPool(t)
-	auditor := openPool(t, sandbox.Config{Device: gpu.Replay})
+// replayChanged changes a transcript and its module everywhere: the replay is refused, and
+// says why.
+func replayChanged(t *testing.T, p, auditor *sandbox.Pool) {
 	wasm, tape, _ := record(t, p, "device")
 	for i := 0; i < len(tape); i += 1 + len(tape)/60 {
 		changed := slices.Clone(tape)
@@ -104,10 +104,8 @@ func TestReplayChanged(t *testing.T) {
 	}
 }
 
-// TestForged replays transcripts that a liar has written well: each lie is named.
-func TestForged(t *testing.T) {
-	p := guestPool(t)
-	auditor := openPool(t, sandbox.Config{Device: gpu.Replay})
+// replayForged replays transcripts that a liar has written well: each lie is named.
+func replayForged(t *testing.T, p, auditor *sandbox.Pool) {
 	wasm, tape, _ := record(t, p, "device")
 	for name, tc := range map[string]struct {
 		op   transcript.Op

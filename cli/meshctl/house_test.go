@@ -57,7 +57,7 @@ const house = `
 
 5 mesh/node         | ledger/record ledger ledger/quorum sandbox mesh mesh/identity mesh/wire mesh/author mesh/blob mesh/policy mesh/gateway mesh/provider mesh/keeper
 
-6 cli               | ledger/record ledger/account ledger/books ledger/tree ledger gpu/nvml gpu/simgpu sandbox sandbox/frame sandbox/worker mesh/identity mesh/policy mesh/wire mesh/client mesh/keeper mesh/provider mesh/node
+6 cli               | ledger/record ledger/account ledger/books ledger/tree ledger gpu/nvml gpu/simgpu sandbox sandbox/frame sandbox/transcript sandbox/worker mesh/identity mesh/policy mesh/wire mesh/client mesh/keeper mesh/provider mesh/node
 6 mesh/meshtest     | ledger/record ledger sandbox/worker mesh/identity mesh/client mesh/node
 6 wasm-examples/generate/llama   | gpu/kernel
 6 wasm-examples/search/passage   | gpu/kernel

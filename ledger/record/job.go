@@ -1,6 +1,9 @@
 package record
 
-import "crypto/sha256"
+import (
+	"crypto/sha256"
+	"fmt"
+)
 
 // A Job is the public terms under which a tenant asks the mesh to run a module. Its
 // ID is the Ref of the signed bytes, so the same signed job sent a thousand times is
@@ -54,6 +57,17 @@ type Body struct {
 	Env    map[string]string `cbor:"5,keyasint,omitempty"`
 	Labels map[string]string `cbor:"6,keyasint,omitempty"`
 	Seed   []byte            `cbor:"7,keyasint"` // 32 bytes
+	// Record asks for transcripts, from which tasks can be replayed.
+	Record bool `cbor:"8,keyasint,omitempty"`
+}
+
+// TaskSeed is what all chance in a task comes from: shards differ, attempts are equal.
+func (b Body) TaskSeed(job Ref, shard uint32) []byte {
+	h := sha256.New()
+	h.Write(b.Seed)
+	h.Write(job[:])
+	fmt.Fprintf(h, "shard %d", shard)
+	return h.Sum(nil)
 }
 
 // Blobs lists what a body needs: the module, the inputs and the packs of folders.
@@ -113,6 +127,8 @@ type Manifest struct {
 	Log     Blob     `cbor:"4,keyasint,omitzero"`  // what the guest logged, a line each
 	Metrics []Metric `cbor:"5,keyasint,omitempty"` // last value of each
 	Error   string   `cbor:"6,keyasint,omitempty"` // why it ended, when not by itself
+	// Transcript is what the task heard from outside; the receipt's Root is BLAKE3 of it.
+	Transcript Blob `cbor:"7,keyasint,omitzero"`
 }
 
 // An Output is a file the module wrote under /out.

@@ -127,7 +127,7 @@ type Receipt struct {
 	Usage   Usage  `cbor:"11,keyasint"`
 	Started Millis `cbor:"12,keyasint"` // by the provider's clock
 	Phases  Phases `cbor:"13,keyasint"`
-	Root    Ref    `cbor:"14,keyasint,omitzero"` // end of the transcript's hash chain
+	Root    Ref    `cbor:"14,keyasint,omitzero"` // of the transcript, if the job asked for one
 	// Ran lists the versions that the run depends on: engine, rewriter, kernels.
 	Ran string `cbor:"15,keyasint"`
 }

@@ -243,6 +243,26 @@ func (c *Client) Manifest(ctx context.Context, r record.Receipt) (record.Manifes
 	return m, nil
 }
 
+// Body fetches what a job of this tenant runs.
+func (c *Client) Body(ctx context.Context, j record.Job) (record.Body, error) {
+	var body record.Body
+	if err := c.blobs.Fetch(ctx, j.Body, -1, nil, c.Gateway()); err != nil {
+		return body, lost("body", err)
+	}
+	sealed, err := c.blobs.Bytes(j.Body, maxManifest)
+	if err != nil {
+		return body, lost("body", err)
+	}
+	plain, err := c.opener.Open(sealed, wire.SealBody)
+	if err == nil {
+		err = record.Decode(plain, &body)
+	}
+	if err != nil {
+		return body, wire.Refuse(wire.Unverified, "body: "+err.Error())
+	}
+	return body, nil
+}
+
 // Read writes a blob's content to w from the offset on, checked against its hash.
 // progress, which may be nil, is told the bytes that have come.
 func (c *Client) Read(ctx context.Context, b record.Blob, from uint64, w io.Writer, progress func(int64)) error {

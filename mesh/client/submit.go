@@ -35,6 +35,7 @@ type Request struct {
 	Retries   uint32
 	Retention time.Duration // 7 days
 	Expires   time.Duration // 1 hour to find a provider
+	Record    bool          // keep transcripts, from which tasks can be replayed
 	// Progress, which may be nil, is told of uploads: bytes sent and all.
 	Progress func(what string, done, total int64)
 }
@@ -75,7 +76,7 @@ func (c *Client) Quote(ctx context.Context, r Request) (wire.QuoteReply, error) 
 
 // Prepare uploads what the job needs, seals its body and signs its terms.
 func (c *Client) Prepare(ctx context.Context, r Request) (Signed, error) {
-	body := record.Body{Name: r.Name, Args: r.Args, Env: r.Env, Labels: r.Labels, Seed: random(32)}
+	body := record.Body{Name: r.Name, Args: r.Args, Env: r.Env, Labels: r.Labels, Seed: random(32), Record: r.Record}
 	up := c.uploader(ctx, r.Progress)
 	var err error
 	if body.Module, err = up.bytes(r.Module); err != nil {

@@ -104,7 +104,7 @@ const maxManifest = 16 << 20 // bytes, sealed
 // outputs lists what a manifest names and is not empty.
 func outputs(m record.Manifest) []record.Blob {
 	var list []record.Blob
-	for _, b := range []record.Blob{m.Stdout, m.Stderr, m.Log} {
+	for _, b := range []record.Blob{m.Stdout, m.Stderr, m.Log, m.Transcript} {
 		if b.Size > 0 {
 			list = append(list, b)
 		}

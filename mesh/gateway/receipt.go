@@ -96,6 +96,9 @@ func (c carried) checkManifest(m record.Manifest, size func(record.Ref) (int64, 
 			return lie(fmt.Sprintf("metric %.60q is no number", x.Name))
 		}
 	}
+	if m.Transcript.Size > 0 && (!c.body.Record || m.Transcript.Size > maxTranscript) {
+		return lie(fmt.Sprintf("a transcript of %d bytes", m.Transcript.Size))
+	}
 	left := c.terms.Limits.Output
 	for _, b := range outputs(m) {
 		switch n, here := size(b.Ref); {
@@ -104,9 +107,10 @@ func (c carried) checkManifest(m record.Manifest, size func(record.Ref) (int64, 
 			return lie("an output was not handed over")
 		case len(b.Key) != 0 && len(b.Key) != 32:
 			return lie(fmt.Sprintf("a key of %d bytes", len(b.Key)))
-		case b.Ref != m.Log.Ref && c.terms.Limits.Output > 0 && b.Size > left:
+		case b.Ref == m.Log.Ref || b.Ref == m.Transcript.Ref: // have limits of their own
+		case c.terms.Limits.Output > 0 && b.Size > left:
 			return lie(fmt.Sprintf("outputs of more than %d bytes", c.terms.Limits.Output))
-		case b.Ref != m.Log.Ref:
+		default:
 			left -= min(left, b.Size)
 		}
 	}
@@ -114,6 +118,9 @@ func (c carried) checkManifest(m record.Manifest, size func(record.Ref) (int64, 
 }
 
 func lie(why string) error { return wire.Refuse(wire.Unverified, "receipt: "+why) }
+
+// maxTranscript is what the sandbox bounds one to, in bytes.
+const maxTranscript = 256 << 20
 
 // Bounds of what a running task may say at once; the sandbox cuts what guests say
 // into less.

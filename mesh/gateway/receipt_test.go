@@ -88,6 +88,8 @@ func slow(t *testing.T, r *record.Receipt, c *carried, speed uint32) {
 
 func TestLyingManifest(t *testing.T) {
 	c := carried{terms: record.Job{Limits: record.Limits{Output: 100}}}
+	asked := c
+	asked.body.Record = true
 	size := func(ref record.Ref) (int64, bool) { return int64(ref[0]), ref[0] != 0 }
 	of := func(n byte) record.Blob { return record.Blob{Ref: record.Ref{n}, Size: uint64(n)} }
 	files := func(names ...string) (m record.Manifest) {
@@ -121,6 +123,17 @@ func TestLyingManifest(t *testing.T) {
 		if err := c.checkManifest(tc.m, size); (err == nil) != tc.ok {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	m := record.Manifest{Stdout: of(100), Transcript: of(90)}
+	if err := c.checkManifest(m, size); err == nil {
+		t.Error("a transcript that nobody asked for is taken")
+	}
+	if err := asked.checkManifest(m, size); err != nil {
+		t.Errorf("a transcript that was asked for: %v", err)
+	}
+	m.Transcript.Size = maxTranscript + 1
+	if err := asked.checkManifest(m, func(record.Ref) (int64, bool) { return maxTranscript + 1, true }); err == nil {
+		t.Error("a transcript of any length is taken")
 	}
 }
 

@@ -298,7 +298,7 @@ func (p *Provider) work(ctx context.Context, l *lease, q wire.StartRequest, gate
 	if err != nil {
 		return wire.LeaseEvent{}, lost(fmt.Errorf("manifest: %w", err))
 	}
-	r := p.receipt(l, body, res)
+	r := p.receipt(l, run, body, res)
 	r.Outputs = blob.Sum(sealed)
 	r.Started, r.Phases = begin, record.Phases{Stage: staged - begin, Run: ran - staged}
 	// What was done is handed over even when the tenant has stopped it.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"lukechampine.com/blake3"
 
 	"idlemesh/ledger/record"
 	"idlemesh/mesh/blob"
@@ -33,7 +34,8 @@ type run struct {
 	mu      sync.Mutex
 	outputs map[string]record.Blob
 	said    [wire.Log + 1]uint64
-	opened  []opened // the one read last at the end
+	root    record.Ref // of the transcript
+	opened  []opened   // the one read last at the end
 }
 
 // errBody says that the tenant has described something that cannot be. The node is not
@@ -54,7 +56,8 @@ func (p *Provider) open(sealed []byte, job record.Signed[record.Job]) (body reco
 // stage fetches what the job needs and says it in the sandbox's words.
 func (p *Provider) stage(ctx context.Context, l *lease, body record.Body, time record.Millis, gateway record.NodeID) (*run, sandbox.Spec, error) {
 	r := &run{p: p, l: l, ctx: ctx, reads: map[string]record.Blob{}, outputs: map[string]record.Blob{}}
-	s := sandbox.Spec{Inputs: map[string]sandbox.Input{}, Args: body.Args, Env: map[string]string{}, Seed: seed(body, l),
+	s := sandbox.Spec{Inputs: map[string]sandbox.Input{}, Args: body.Args, Env: map[string]string{}, Record: body.Record,
+		Seed:   body.TaskSeed(l.signed.Value.Job, l.signed.Value.Shard),
 		Limits: sandbox.Limits(l.job.Value.Limits), Time: int64(time), FLOPS: p.cfg.Mesh.Params.FLOPS, Bandwidth: p.cfg.Mesh.Params.Bandwidth}
 	for k, v := range body.Env {
 		s.Env[k] = v
@@ -76,16 +79,6 @@ func (p *Provider) stage(ctx context.Context, l *lease, body record.Body, time r
 		}
 	}
 	return r, s, nil
-}
-
-// seed makes a job's shards differ and its attempts equal.
-func seed(body record.Body, l *lease) []byte {
-	h := sha256.New()
-	h.Write(body.Seed)
-	ref := l.signed.Value.Job
-	h.Write(ref[:])
-	fmt.Fprintf(h, "shard %d", l.signed.Value.Shard)
-	return h.Sum(nil)
 }
 
 // fetch brings every blob here.
@@ -176,6 +169,10 @@ func (r *run) Create(name string) (io.WriteCloser, error) {
 	rand.Read(key[:])
 	in, out := io.Pipe()
 	o := &output{run: r, name: name, key: key, pipe: out, plain: blob.Encrypt(key, out), done: make(chan stored, 1)}
+	if name == sandbox.Transcript {
+		o.sum = blake3.New(len(r.root), nil)
+		o.plain = io.MultiWriter(o.sum, o.plain)
+	}
 	// What was written before the tenant stopped the run is his, and paid: the end of
 	// the run's context does not end it, but the sandbox's Close, which always comes.
 	ctx := context.WithoutCancel(r.ctx)
@@ -193,6 +190,7 @@ type output struct {
 	key   [32]byte
 	pipe  *io.PipeWriter
 	plain io.Writer
+	sum   *blake3.Hasher // of a transcript
 	done  chan stored
 }
 
@@ -211,6 +209,9 @@ func (o *output) Close() error {
 	if s.err == nil {
 		o.mu.Lock()
 		o.outputs[o.name] = record.Blob{Ref: s.ref, Size: uint64(s.size), Key: o.key[:]}
+		if o.sum != nil {
+			o.sum.Sum(o.root[:0])
+		}
 		o.mu.Unlock()
 	}
 	return s.err
@@ -240,7 +241,8 @@ func (r *run) Event(e sandbox.Event) {
 
 // manifest seals the list of what the task left to the tenant and the gateway.
 func (p *Provider) manifest(r *run, l *lease, gateway record.NodeID, res sandbox.Result) ([]byte, error) {
-	m := record.Manifest{Stdout: r.outputs["stdout"], Stderr: r.outputs["stderr"], Log: r.outputs["log"], Error: res.Error}
+	m := record.Manifest{Stdout: r.outputs["stdout"], Stderr: r.outputs["stderr"], Log: r.outputs["log"], Error: res.Error,
+		Transcript: r.outputs[sandbox.Transcript]}
 	for name, b := range r.outputs {
 		if rest, ok := strings.CutPrefix(name, "out/"); ok {
 			m.Outputs = append(m.Outputs, record.Output{Name: rest, Blob: b})
@@ -288,12 +290,12 @@ func (p *Provider) push(ctx context.Context, refs []record.Ref, gateway record.N
 // pushFor is how long outputs wait for their gateway.
 const pushFor = 10 * time.Minute
 
-func (p *Provider) receipt(l *lease, body record.Body, res sandbox.Result) record.Receipt {
+func (p *Provider) receipt(l *lease, r *run, body record.Body, res sandbox.Result) record.Receipt {
 	v := l.signed.Value
-	r := record.Receipt{Lease: l.signed.Ref(), Job: v.Job, Shard: v.Shard, Attempt: v.Attempt, Module: body.Module.Ref,
+	x := record.Receipt{Lease: l.signed.Ref(), Root: r.root, Job: v.Job, Shard: v.Shard, Attempt: v.Attempt, Module: body.Module.Ref,
 		Inputs: body.InputsRef(), Device: v.Bid.Value.Device, Exit: res.Exit, End: record.End(res.End), Ran: p.ran}
 	u := res.Usage
-	r.Usage = record.Usage{Meter: record.Fuel, Fuel: u.Fuel, Wall: u.Wall, CPU: u.CPU, Kernel: u.Kernel, FLOP: u.FLOP, Bytes: u.Bytes, Memory: u.Memory,
+	x.Usage = record.Usage{Meter: record.Fuel, Fuel: u.Fuel, Wall: u.Wall, CPU: u.CPU, Kernel: u.Kernel, FLOP: u.FLOP, Bytes: u.Bytes, Memory: u.Memory,
 		Work: record.Work(u.Work) + p.cfg.Mesh.Params.GuestWork(u.Fuel)}
-	return r
+	return x
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/experimental/sysfs"
 	"github.com/tetratelabs/wazero/sys"
-	"lukechampine.com/blake3"
 
 	"idlemesh/gpu/kernel"
 	"idlemesh/sandbox"
@@ -103,7 +102,7 @@ func (e *Engine) newRun(ctx context.Context, s sandbox.Spec, h sandbox.Host) *ru
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	r.info = e.cfg.Info
 	if s.Record || s.Replay.Size > 0 {
-		r.tape = &tape{Host: h, r: r, sum: blake3.New(32, nil), left: map[string]*digest{}}
+		r.tape = &tape{Host: h, r: r, left: map[string]*digest{}}
 		r.host = r.tape
 	}
 	r.out = newOutputs(r)

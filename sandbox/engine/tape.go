@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -32,8 +33,7 @@ type tape struct {
 	w    *transcript.Writer
 	from *transcript.Reader // nil unless the run is replayed
 	last uint64             // events so far
-	sum  *blake3.Hasher
-	num  [64]byte
+	num  []byte
 
 	mu   sync.Mutex
 	left map[string]*digest
@@ -149,14 +149,11 @@ func (t *tape) asked(op transcript.Op, data []byte, nums []uint64) (half [16]byt
 	for _, n := range nums {
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}
-	if len(b)+len(data) <= len(t.num) {
-		full := blake3.Sum256(append(b, data...))
-		return [16]byte(full[:16])
-	}
-	t.sum.Reset()
-	t.sum.Write(b)
-	t.sum.Write(data)
-	return [16]byte(t.sum.Sum(t.num[:0])[:16])
+	part := sha256.Sum256(data)
+	b = append(b, part[:]...)
+	t.num = b
+	full := sha256.Sum256(b)
+	return [16]byte(full[:16])
 }
 
 // recorded is the event that answers the same question in the transcript.

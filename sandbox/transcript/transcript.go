@@ -5,7 +5,7 @@
 // same, use the same fuel and leave the same outputs.
 //
 // A transcript is magic, a CBOR Header behind its length, and Events, and has one
-// encoding alone. Its root is BLAKE3 of it.
+// encoding alone. Its root is BLAKE3 of it, made by whoever keeps it.
 package transcript
 
 import (
@@ -17,7 +17,6 @@ import (
 	"math"
 
 	"github.com/fxamacker/cbor/v2"
-	"lukechampine.com/blake3"
 )
 
 const magic = "idlemesh transcript 1\n"
@@ -70,7 +69,7 @@ func (o Op) String() string {
 type Event struct {
 	Op    Op
 	Fuel  uint64   // that the run had used when it asked
-	Asked [16]byte // the first half of BLAKE3 of what was asked
+	Asked [16]byte // the first half of SHA-256 of what was asked
 	Value uint64   // a handle, an event, or zero
 	Err   string   // why it was refused; empty when it was not
 	Data  []byte   // that was read
@@ -89,7 +88,6 @@ func appendEvent(b []byte, e Event) []byte {
 // A Writer writes one transcript. It is for one goroutine.
 type Writer struct {
 	w    *bufio.Writer
-	sum  *blake3.Hasher
 	size uint64
 	buf  []byte
 }
@@ -103,8 +101,7 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	if len(b) > maxHeader {
 		return nil, fmt.Errorf("transcript: a header of %d bytes: %w", len(b), ErrFull)
 	}
-	t := &Writer{sum: blake3.New(32, nil)}
-	t.w = bufio.NewWriterSize(io.MultiWriter(w, t.sum), 64<<10)
+	t := &Writer{w: bufio.NewWriterSize(w, 64<<10)}
 	return t, t.put(binary.AppendUvarint([]byte(magic), uint64(len(b))), b)
 }
 
@@ -130,12 +127,6 @@ func (t *Writer) put(parts ...[]byte) error {
 
 // Flush hands what was written to the underlying writer.
 func (t *Writer) Flush() error { return t.w.Flush() }
-
-// Root is BLAKE3 of what was flushed.
-func (t *Writer) Root() (root [32]byte) {
-	t.sum.Sum(root[:0])
-	return root
-}
 
 // A Reader reads a transcript that nobody vouches for. It is for one goroutine.
 type Reader struct {
