@@ -77,8 +77,9 @@ func (t terminal) ledgerCommand() *cli.Command {
 		},
 		{
 			Name: "prove", Usage: "print a proof that an entry is in the log (C2SP tlog-proof)", ArgsUsage: "INDEX",
-			Flags:       append(dirFlags(), &cli.StringFlag{Name: "out", Usage: "write it to `FILE`"}),
-			Description: "meshctl ledger prove 42 --out proof.tlog\nmeshctl ledger prove 42 | meshctl ledger verify -",
+			Flags: append(dirFlags(), &cli.StringFlag{Name: "out", Usage: "write it to `FILE`"},
+				&cli.BoolFlag{Name: "cose", Usage: "as a COSE Receipt (RFC 9942), signed by one keeper"}),
+			Description: "meshctl ledger prove 42 --out proof.tlog\nmeshctl ledger prove 42 --cose --out receipt.cose\nmeshctl ledger prove 42 | meshctl ledger verify -",
 			Action:      t.ledgerProve,
 		},
 		{
@@ -334,6 +335,9 @@ func (t terminal) ledgerProve(c *cli.Context) error {
 		return usage("meshctl ledger query", "ledger prove: %v", err)
 	}
 	return t.readLog(c, func(ctx context.Context, src logSource) error {
+		if c.Bool("cose") {
+			return t.proveCOSE(ctx, c, src, index)
+		}
 		p, err := src.Prove(ctx, index)
 		if err != nil {
 			return err
@@ -342,25 +346,50 @@ func (t terminal) ledgerProve(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		if out := c.String("out"); out != "" && out != stdinName {
-			if err := os.WriteFile(out, text, 0o666); err != nil {
-				return fmt.Errorf("ledger prove: %w", plain(err))
-			}
-			t.hint("check", "meshctl ledger verify "+out)
-			return nil
-		}
 		if done, err := t.encode(c, proofView{Index: p.Index, Size: p.Head.Size, Proof: string(text)}); done {
 			return err
 		}
-		_, err = t.out.Write(text)
-		return err
+		return t.writeProof(c, text)
 	})
 }
 
+// proveCOSE writes a proof that a keeper signs as he makes it.
+func (t terminal) proveCOSE(ctx context.Context, c *cli.Context, src logSource, index uint64) error {
+	cl, ok := src.(*client.Client)
+	if !ok {
+		return usage("", "ledger prove: a COSE Receipt is signed by a keeper when it is asked for: leave out --dir")
+	}
+	b, proven, err := cl.Receipt(ctx, index)
+	if err != nil {
+		return err
+	}
+	if done, err := t.encode(c, proofView{Index: index, Size: proven.Head.Size, Receipt: b}); done {
+		return err
+	}
+	if !c.IsSet("out") && isTerminal(t.out) {
+		return usage("", "ledger prove: a COSE Receipt is binary: add --out FILE")
+	}
+	return t.writeProof(c, b)
+}
+
+func (t terminal) writeProof(c *cli.Context, b []byte) error {
+	out := c.String("out")
+	if out == "" || out == stdinName {
+		_, err := t.out.Write(b)
+		return err
+	}
+	if err := os.WriteFile(out, b, 0o666); err != nil {
+		return fmt.Errorf("ledger prove: %w", plain(err))
+	}
+	t.hint("check", "meshctl ledger verify "+out)
+	return nil
+}
+
 type proofView struct {
-	Index uint64 `json:"index"`
-	Size  uint64 `json:"size"`
-	Proof string `json:"proof"`
+	Index   uint64 `json:"index"`
+	Size    uint64 `json:"size"`
+	Proof   string `json:"proof,omitempty"`
+	Receipt []byte `json:"cose_receipt,omitempty"` // base64
 }
 
 // verifyFile checks a proof with nothing but the mesh file.
@@ -379,13 +408,9 @@ func (t terminal) verifyFile(c *cli.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	var p tree.Proof
-	if err := p.UnmarshalText(text); err != nil {
-		return &refusal{status: 7, text: fmt.Sprintf("ledger verify: %s: %v", path, err)}
-	}
-	proven, err := tree.Check(p, mesh)
+	proven, err := checkProof(text, mesh)
 	if err != nil {
-		return &refusal{status: 7, text: fmt.Sprintf("ledger verify: %s: entry %d: %v", path, p.Index, err)}
+		return &refusal{status: 7, text: fmt.Sprintf("ledger verify: %s: %v", path, err)}
 	}
 	entry, err := viewSigned(proven.Index, proven.Time, proven.Entry)
 	if err != nil {
@@ -393,6 +418,22 @@ func (t terminal) verifyFile(c *cli.Context, path string) error {
 	}
 	v := verdictView{OK: true, Entries: 1, Head: headView{proven.Head.Size, proven.Head.Root}, Mesh: mesh.Ref(), Entry: &entry}
 	return t.showVerdict(c, v)
+}
+
+// checkProof checks a proof in either of its forms.
+func checkProof(b []byte, mesh record.Signed[record.Mesh]) (tree.Proven, error) {
+	if tree.IsReceipt(b) {
+		return tree.CheckReceipt(b, mesh)
+	}
+	var p tree.Proof
+	if err := p.UnmarshalText(b); err != nil {
+		return tree.Proven{}, err
+	}
+	proven, err := tree.Check(p, mesh)
+	if err != nil {
+		return proven, fmt.Errorf("entry %d: %w", p.Index, err)
+	}
+	return proven, nil
 }
 
 const maxProofFile = 1 << 20

@@ -125,6 +125,18 @@ func (l *Ledger) Prove(index uint64) (p tree.Proof, err error) {
 	return l.ProveUnder(head, index)
 }
 
+// Receipt returns the proof of an entry as a COSE Receipt, which the keeper signs.
+func (l *Ledger) Receipt(index uint64) ([]byte, error) {
+	if l.key == nil {
+		return nil, ErrReadOnly
+	}
+	p, err := l.Prove(index)
+	if err != nil {
+		return nil, err
+	}
+	return tree.SignReceipt(l.key, l.mesh, p)
+}
+
 // ProveUnder returns a proof under an older head of this log, such as one that other
 // keepers have signed too.
 func (l *Ledger) ProveUnder(head tree.Head, index uint64) (p tree.Proof, err error) {
@@ -347,6 +359,9 @@ func (s *search) about(e record.Entry) (record.Ref, error) {
 		return e.Cancel.Value.Job, nil
 	case e.TopUp != nil:
 		return e.TopUp.Job, nil
+	case e.Voucher != nil:
+		l, err := s.Lease(e.Voucher.Value.Lease)
+		return l.Job, err
 	case e.Cut != nil:
 		l, err := s.Lease(e.Cut.Lease)
 		return l.Job, err

@@ -130,7 +130,7 @@ func ours(party record.NodeID, pays bool, job record.Ref, id account.ID) (Name, 
 // other names the other side of what a party gained or lost.
 func other(kind string, gain int64) Name {
 	what := Name(kind)
-	if kind == record.TypeSettle.String() {
+	if kind == record.TypeSettle.String() || kind == record.TypeVoucher.String() {
 		what = Compute
 	}
 	if gain < 0 {

@@ -104,15 +104,20 @@ func Check(p Proof, mesh record.Signed[record.Mesh]) (Proven, error) {
 	if err != nil {
 		return Proven{}, fmt.Errorf("%w: its hashes do not lead to the tree head", ErrProof)
 	}
+	return open(p.Index, p.Leaf, head)
+}
+
+// open reads a leaf that has been proved.
+func open(index uint64, raw []byte, head Head) (Proven, error) {
 	var leaf record.Leaf
-	if err := record.Decode(p.Leaf, &leaf); err != nil {
+	if err := record.Decode(raw, &leaf); err != nil {
 		return Proven{}, fmt.Errorf("%w: leaf: %w", ErrProof, err)
 	}
 	entry, err := record.Open[record.Entry](leaf.Entry)
 	if err != nil {
 		return Proven{}, fmt.Errorf("%w: entry: %w", ErrProof, err)
 	}
-	return Proven{Index: p.Index, Time: leaf.Time, Entry: entry, Head: head}, nil
+	return Proven{Index: index, Time: leaf.Time, Entry: entry, Head: head}, nil
 }
 
 // CheckConsistency verifies that older is a prefix of newer. It does not look at

@@ -36,6 +36,23 @@ func (c *Client) Prove(ctx context.Context, index uint64) (tree.Proof, error) {
 	return p, nil
 }
 
+// Receipt returns a proof as a COSE Receipt (RFC 9942), checked under the mesh file's
+// keys.
+func (c *Client) Receipt(ctx context.Context, index uint64) ([]byte, tree.Proven, error) {
+	rep, err := wire.Ask(ctx, c.keepers, wire.Prove, wire.ProveRequest{Index: index, COSE: true})
+	if err != nil {
+		return nil, tree.Proven{}, err
+	}
+	got, err := tree.CheckReceipt(rep.Receipt, c.mesh)
+	if err == nil && got.Index != index {
+		err = fmt.Errorf("the keeper proved entry %d", got.Index)
+	}
+	if err != nil {
+		return nil, got, wire.Refuse(wire.Unverified, fmt.Sprintf("prove entry %d: %v", index, err))
+	}
+	return rep.Receipt, got, nil
+}
+
 // HeadAt is the tree head that the log had at a size it has reached; zero means now.
 func (c *Client) HeadAt(ctx context.Context, size uint64) (wire.HeadReply, error) {
 	return wire.Ask(ctx, c.keepers, wire.Head, wire.HeadRequest{Size: size})

@@ -13,6 +13,7 @@ import (
 	"idlemesh/ledger"
 	"idlemesh/ledger/account"
 	"idlemesh/ledger/record"
+	"idlemesh/ledger/tree"
 	"idlemesh/mesh/wire"
 )
 
@@ -187,12 +188,27 @@ func (k *Keeper) backup(ctx context.Context, _ wire.Caller, q wire.BackupRequest
 
 func (k *Keeper) prove(ctx context.Context, _ wire.Caller, q wire.ProveRequest) (wire.ProveReply, error) {
 	k.catchUp(ctx)
+	if q.COSE {
+		return k.receipt(q.Index)
+	}
 	p, err := k.cfg.Quorum.Prove(ctx, q.Index)
 	if err != nil {
 		return wire.ProveReply{}, refusal(err, wire.Internal)
 	}
 	text, err := p.MarshalText()
 	return wire.ProveReply{Proof: string(text)}, err
+}
+
+// receipt makes a proof with one signature, this keeper's.
+func (k *Keeper) receipt(index uint64) (wire.ProveReply, error) {
+	b, err := k.ledger.Receipt(index)
+	if errors.Is(err, tree.ErrAlone) {
+		return wire.ProveReply{}, &wire.Error{Code: wire.Invalid, Text: err.Error(), Next: "meshctl ledger prove INDEX --out proof.tlog"}
+	}
+	if err != nil {
+		return wire.ProveReply{}, refusal(err, wire.Internal)
+	}
+	return wire.ProveReply{Receipt: b}, nil
 }
 
 func (k *Keeper) balance(ctx context.Context, _ wire.Caller, q wire.BalanceRequest) (wire.BalanceReply, error) {

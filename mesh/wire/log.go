@@ -75,11 +75,13 @@ type BackupRequest struct {
 // A ProveRequest names an entry.
 type ProveRequest struct {
 	Index uint64 `cbor:"1,keyasint"`
+	COSE  bool   `cbor:"2,keyasint,omitempty"` // as a COSE Receipt
 }
 
-// A ProveReply brings the proof in its text form, a C2SP tlog-proof.
+// A ProveReply brings the proof: its text form is a C2SP tlog-proof.
 type ProveReply struct {
-	Proof string `cbor:"1,keyasint"`
+	Proof   string `cbor:"1,keyasint"`
+	Receipt []byte `cbor:"2,keyasint,omitempty"` // in its place, if asked for
 }
 
 // A QueryRequest selects entries; its zero value selects all.
