@@ -42,8 +42,12 @@ type Device struct {
 	quota uint64
 	turn  chan struct{} // holds one token: a device runs one list at a time
 
-	mu   sync.Mutex
-	used uint64
+	mu      sync.Mutex
+	used    uint64
+	weights map[string]*weights // by name
+	warm    uint64              // bytes of those that nobody uses
+	keep    uint64              // the most that these may be
+	clock   uint64
 }
 
 // Open opens the named device: "cpu" or "sim:MODEL"; "" is the best that opens. Replay
@@ -72,7 +76,7 @@ func New(b Backend, quota uint64) *Device {
 	if vram := b.Info().VRAM; quota == 0 || quota > vram {
 		quota = vram
 	}
-	return &Device{b: b, quota: quota, turn: make(chan struct{}, 1)}
+	return &Device{b: b, quota: quota, turn: make(chan struct{}, 1), weights: map[string]*weights{}, keep: quota}
 }
 
 // Info describes the device.
@@ -85,19 +89,33 @@ func (d *Device) Close() error { return d.b.Close() }
 func (d *Device) alloc(size, charge uint64) (kernel.Buffer, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if charge > d.quota-d.used {
-		return 0, fmt.Errorf("%w: other runs hold %d of the device's %d bytes", ErrQuota, d.used, d.quota)
+	return d.allocLocked(size, charge)
+}
+
+func (d *Device) allocLocked(size, charge uint64) (kernel.Buffer, error) {
+	for charge > d.quota-min(d.used, d.quota) {
+		if !d.coolLocked() {
+			return 0, fmt.Errorf("%w: other runs hold %d of the device's %d bytes", ErrQuota, d.used, d.quota)
+		}
 	}
-	b, err := d.b.Alloc(size)
-	if err == nil {
-		d.used += charge
+	for {
+		b, err := d.b.Alloc(size)
+		if err == nil {
+			d.used += charge
+		}
+		if err == nil || !d.coolLocked() {
+			return b, err
+		}
 	}
-	return b, err
 }
 
 func (d *Device) free(b kernel.Buffer, charge uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.freeLocked(b, charge)
+}
+
+func (d *Device) freeLocked(b kernel.Buffer, charge uint64) {
 	d.b.Free(b)
 	d.used -= charge
 }

@@ -16,6 +16,8 @@ var (
 	// ErrBuffer is returned for a handle that the session does not own, and for
 	// bytes outside the buffer.
 	ErrBuffer = errors.New("no such place in device memory")
+	// ErrFixed is returned for a write to a buffer that holds an input.
+	ErrFixed = errors.New("an input on the device is read only")
 	// ErrClosed is returned by a session that was closed.
 	ErrClosed = errors.New("device session closed")
 )
@@ -45,6 +47,7 @@ type Session struct {
 	event kernel.Event
 	cmds  []kernel.Command // of the list being submitted, with the backend's handles
 	size  func(kernel.Buffer) uint64
+	fixed func(kernel.Buffer) bool
 	picos uint64
 	spent kernel.Spent
 }
@@ -57,6 +60,7 @@ type near struct {
 type buffer struct {
 	b    kernel.Buffer // the backend's handle
 	size uint64
+	w    *weights // that it is of; nil where the run may write
 }
 
 // Session opens a session that may allocate vram bytes, at most the device's quota;
@@ -67,6 +71,7 @@ func (d *Device) Session(vram uint64, ref kernel.Reference) *Session {
 	}
 	s := &Session{d: d, quota: vram, ref: ref, stop: make(chan struct{}), bufs: map[kernel.Buffer]buffer{}}
 	s.size = func(b kernel.Buffer) uint64 { return s.findLocked(b).size }
+	s.fixed = func(b kernel.Buffer) bool { return s.findLocked(b).w != nil }
 	return s
 }
 
@@ -84,26 +89,38 @@ func (s *Session) findLocked(h kernel.Buffer) buffer {
 func (s *Session) Alloc(size uint64) (kernel.Buffer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	charge := charged(size)
-	switch {
-	case s.closed():
-		return 0, ErrClosed
-	case size == 0:
-		return 0, fmt.Errorf("alloc: %w: a buffer has at least one byte", ErrBuffer)
-	case charge > s.quota-s.used:
-		return 0, fmt.Errorf("alloc: %w: %d bytes asked for, %d of %d free", ErrQuota, size, s.quota-s.used, s.quota)
-	case len(s.bufs) >= maxBuffers || s.last == math.MaxUint32:
-		return 0, fmt.Errorf("alloc: %w: %d buffers at once", ErrQuota, maxBuffers)
+	if err := s.mayLocked(size); err != nil {
+		return 0, fmt.Errorf("alloc: %w", err)
 	}
-	b, err := s.d.alloc(size, charge)
+	b, err := s.d.alloc(size, charged(size))
 	if err != nil {
 		return 0, fmt.Errorf("alloc: %w", err)
 	}
+	s.used += charged(size)
+	return s.addLocked(buffer{b: b, size: size}), nil
+}
+
+// mayLocked refuses a buffer of size bytes more that the session may not have.
+func (s *Session) mayLocked(size uint64) error {
+	switch {
+	case s.closed():
+		return ErrClosed
+	case size == 0:
+		return fmt.Errorf("%w: a buffer has at least one byte", ErrBuffer)
+	case charged(size) > s.quota-s.used:
+		return fmt.Errorf("%w: %d bytes asked for, %d of %d free", ErrQuota, size, s.quota-s.used, s.quota)
+	case len(s.bufs) >= maxBuffers || s.last == math.MaxUint32:
+		return fmt.Errorf("%w: %d buffers at once", ErrQuota, maxBuffers)
+	}
+	return nil
+}
+
+// addLocked gives a buffer its handle.
+func (s *Session) addLocked(b buffer) kernel.Buffer {
 	s.last++
-	s.used += charge
-	s.bufs[s.last] = buffer{b, size}
+	s.bufs[s.last] = b
 	s.near[s.last%64] = near{}
-	return s.last, nil
+	return s.last
 }
 
 // Free zeroes the buffer and gives it back.
@@ -120,7 +137,11 @@ func (s *Session) Free(b kernel.Buffer) error {
 
 func (s *Session) freeLocked(b kernel.Buffer, buf buffer) {
 	charge := charged(buf.size)
-	s.d.free(buf.b, charge)
+	if buf.w != nil {
+		s.d.release(buf.w)
+	} else {
+		s.d.free(buf.b, charge)
+	}
 	s.used -= charge
 	delete(s.bufs, b)
 	s.near[b%64] = near{}
@@ -131,10 +152,13 @@ func (s *Session) Write(b kernel.Buffer, off uint64, p []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	buf, err := s.insideLocked(b, off, len(p))
+	if err == nil && buf.w != nil {
+		err = fmt.Errorf("%w: handle %d", ErrFixed, b)
+	}
 	if err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
-	return s.d.b.Write(buf, off, p)
+	return s.d.b.Write(buf.b, off, p)
 }
 
 // Read copies from the buffer at off into p.
@@ -145,18 +169,18 @@ func (s *Session) Read(b kernel.Buffer, off uint64, p []byte) error {
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
-	return s.d.b.Read(buf, off, p)
+	return s.d.b.Read(buf.b, off, p)
 }
 
-func (s *Session) insideLocked(b kernel.Buffer, off uint64, n int) (kernel.Buffer, error) {
+func (s *Session) insideLocked(b kernel.Buffer, off uint64, n int) (buffer, error) {
 	buf, ok := s.bufs[b]
 	if !ok {
-		return 0, fmt.Errorf("%w: handle %d", ErrBuffer, b)
+		return buf, fmt.Errorf("%w: handle %d", ErrBuffer, b)
 	}
 	if off > buf.size || buf.size-off < uint64(n) {
-		return 0, fmt.Errorf("%w: %d bytes at %d of buffer %d, which has %d", ErrBuffer, n, off, b, buf.size)
+		return buf, fmt.Errorf("%w: %d bytes at %d of buffer %d, which has %d", ErrBuffer, n, off, b, buf.size)
 	}
-	return buf.b, nil
+	return buf, nil
 }
 
 // Submit checks every command and runs all of them in order, or none. It returns
@@ -168,7 +192,7 @@ func (s *Session) Submit(cmds []kernel.Command) (kernel.Event, error) {
 	if s.closed() {
 		return 0, ErrClosed
 	}
-	cost, picos, err := kernel.CheckList(cmds, s.size, s.ref)
+	cost, picos, err := kernel.CheckFixed(cmds, s.size, s.fixed, s.ref)
 	if err != nil {
 		return 0, fmt.Errorf("submit: %w", err)
 	}

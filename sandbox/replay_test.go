@@ -114,6 +114,7 @@ func replayForged(t *testing.T, p, auditor *sandbox.Pool) {
 	}{
 		"fuel":          {transcript.Alloc, func(e *transcript.Event) { e.Fuel++ }, "fuel"},
 		"question":      {transcript.Submit, func(e *transcript.Event) { e.Asked[3]++ }, "something else"},
+		"handle":        {transcript.Load, func(e *transcript.Event) { e.Value++ }, "something else"},
 		"kind":          {transcript.Wait, func(e *transcript.Event) { e.Op = transcript.Free }, "recorded is free"},
 		"device result": {transcript.Read, func(e *transcript.Event) { e.Data[0]++ }, "output"},
 		"short result":  {transcript.Read, func(e *transcript.Event) { e.Data = e.Data[:8] }, "has 8 bytes"},

@@ -7,6 +7,8 @@ type form struct {
 	ops   [4]need // Dst, A, B, C
 	flop  uint64
 	moved uint64 // bytes; zero stands for all that ops cover
+
+	fixed func(Buffer) bool // buffers that must not be written; nil is none
 }
 
 // A need is what an operand must cover; none when words is zero.
@@ -54,7 +56,7 @@ func (f *form) check(c *Command, size func(Buffer) uint64) (Cost, error) {
 	if err := spec.fields(c); err != nil {
 		return Cost{}, err
 	}
-	*f = form{}
+	*f = form{fixed: f.fixed}
 	if err := spec.shape(c, f); err != "" {
 		return Cost{}, refuse(spec, "%s", err)
 	}
@@ -72,10 +74,15 @@ func (f *form) check(c *Command, size func(Buffer) uint64) (Cost, error) {
 // moving. It refuses an empty list and one that is too long or too costly for one
 // launch (MaxCommands, MaxFLOP, MaxBytes).
 func CheckList(cmds []Command, size func(Buffer) uint64, ref Reference) (total Cost, picos uint64, err error) {
+	return CheckFixed(cmds, size, nil, ref)
+}
+
+// CheckFixed is CheckList where some buffers must not be written.
+func CheckFixed(cmds []Command, size func(Buffer) uint64, fixed func(Buffer) bool, ref Reference) (total Cost, picos uint64, err error) {
 	if len(cmds) == 0 || len(cmds) > MaxCommands {
 		return Cost{}, 0, fmt.Errorf("%w: a list has 1 to %d commands, not %d", ErrCommand, MaxCommands, len(cmds))
 	}
-	f := new(form) // one for all
+	f := &form{fixed: fixed} // one for all
 	for i := range cmds {
 		cost, err := f.check(&cmds[i], size)
 		if err != nil {
@@ -141,6 +148,9 @@ func (f *form) inside(s *Spec, c *Command, size func(Buffer) uint64) error {
 		have, want := size(o.Buffer), mul(4, n.words)
 		if o.Buffer == 0 || o.Offset > have || have-o.Offset < want {
 			return refuse(s, "%s needs %d bytes at %d, buffer %d has %d", name, want, o.Offset, o.Buffer, have)
+		}
+		if n.writes && f.fixed != nil && f.fixed(o.Buffer) {
+			return refuse(s, "%s is written, and buffer %d holds an input, which is read only", name, o.Buffer)
 		}
 	}
 	return nil

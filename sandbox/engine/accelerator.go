@@ -11,6 +11,9 @@ import (
 type Accelerator interface {
 	Alloc(size uint64) (kernel.Buffer, error)
 	Free(kernel.Buffer) error
+	// Load returns a read-only buffer of size bytes, which fill gives piece by piece, unless
+	// one of that name is on the device already.
+	Load(name string, size uint64, fill func(off uint64, p []byte) error) (kernel.Buffer, error)
 	Write(b kernel.Buffer, off uint64, p []byte) error
 	Read(b kernel.Buffer, off uint64, p []byte) error
 	Submit(cmds []kernel.Command) (kernel.Event, error)

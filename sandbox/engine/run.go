@@ -32,6 +32,7 @@ type run struct {
 	eng    *Engine
 	spec   sandbox.Spec
 	host   sandbox.Host
+	bare   sandbox.Host    // host without what writes down what is heard from it
 	ctx    context.Context // ends when the run is to stop
 	cancel context.CancelFunc
 
@@ -95,7 +96,7 @@ func (e *Engine) Run(ctx context.Context, s sandbox.Spec, h sandbox.Host, report
 }
 
 func (e *Engine) newRun(ctx context.Context, s sandbox.Spec, h sandbox.Host) *run {
-	r := &run{eng: e, spec: s, host: h, metrics: map[string]float64{},
+	r := &run{eng: e, spec: s, host: h, bare: h, metrics: map[string]float64{},
 		mem: memory{limit: s.Limits.Memory}, began: time.Now(), thread: thisThread()}
 	r.fuel.init(s.Limits.Fuel)
 	r.cpu.Store(int64(r.thread.now()))

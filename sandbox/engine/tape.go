@@ -195,6 +195,21 @@ func (t *tape) Alloc(size uint64) (kernel.Buffer, error) {
 	return kernel.Buffer(e.Value), err
 }
 
+// Load implements Accelerator. What is loaded isn't written down: its name stands for it,
+// and what kernels make of it is heard from Read.
+func (t *tape) Load(name string, size uint64, fill func(off uint64, p []byte) error) (kernel.Buffer, error) {
+	e := transcript.Event{Op: transcript.Load}
+	if t.from == nil {
+		b, err := t.acc.Load(name, size, fill)
+		e.Value, e.Err = uint64(b), refused(err)
+	}
+	e, err := t.keep(e, []byte(name), size)
+	if t.from != nil && err == nil {
+		_, err = t.acc.Load(name, size, func(uint64, []byte) error { return nil })
+	}
+	return kernel.Buffer(e.Value), err
+}
+
 // Free implements Accelerator.
 func (t *tape) Free(b kernel.Buffer) error {
 	_, err := t.keep(transcript.Event{Op: transcript.Free, Err: refused(t.acc.Free(b))}, nil, uint64(b))

@@ -55,14 +55,15 @@ const (
 	Submit               // kernel commands
 	Wait                 // for kernels
 	End                  // nothing more: Data is what the run came to
+	Load                 // part of a blob to the device
 )
 
 // String returns the op in a word.
 func (o Op) String() string {
-	if o < Input || o > End {
+	if o < Input || o > Load {
 		return "unknown"
 	}
-	return [...]string{"input", "alloc", "free", "write", "read", "submit", "wait", "end"}[o-1]
+	return [...]string{"input", "alloc", "free", "write", "read", "submit", "wait", "end", "load"}[o-1]
 }
 
 // An Event is one answer from outside.
@@ -175,7 +176,7 @@ func (t *Reader) Next() (e Event, err error) {
 		return e, err
 	}
 	e.Op = Op(op)
-	if e.Op < Input || e.Op > End {
+	if e.Op < Input || e.Op > Load {
 		return e, fmt.Errorf("%w: an event of kind %d", ErrFormat, op)
 	}
 	t.left -= min(t.left, 1)
