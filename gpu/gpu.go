@@ -40,7 +40,8 @@ var (
 type Device struct {
 	b     Backend
 	quota uint64
-	turn  chan struct{} // holds one token: a device runs one list at a time
+	turns turns  // a device runs one piece of work at a time
+	hung  func() // says that a launch will not end; nil is nobody
 
 	mu      sync.Mutex
 	used    uint64
@@ -76,7 +77,7 @@ func New(b Backend, quota uint64) *Device {
 	if vram := b.Info().VRAM; quota == 0 || quota > vram {
 		quota = vram
 	}
-	return &Device{b: b, quota: quota, turn: make(chan struct{}, 1), weights: map[string]*weights{}, keep: quota}
+	return &Device{b: b, quota: quota, weights: map[string]*weights{}, keep: quota}
 }
 
 // Info describes the device.
@@ -120,15 +121,34 @@ func (d *Device) freeLocked(b kernel.Buffer, charge uint64) {
 	d.used -= charge
 }
 
-// launch waits for its turn, runs cmds and says how long the device was busy.
-func (d *Device) launch(stop <-chan struct{}, cmds []kernel.Command) (time.Duration, error) {
-	select {
-	case d.turn <- struct{}{}:
-	case <-stop:
-		return 0, ErrClosed
+// maxLaunch is how long a launch may take before it counts as hung, unless the backend
+// says otherwise: a processor without vectors that many share takes this long for a list
+// that costs what one may.
+const maxLaunch = 5 * time.Minute
+
+// OnHang lets f be called when a launch takes longer than the backend allows, as it may
+// say by a method MaxLaunch, or five minutes. The device is of no use then, and its
+// process has to end: nothing else is sure to stop a kernel. OnHang comes before the first
+// Session.
+func (d *Device) OnHang(f func()) { d.hung = f }
+
+// launch waits for s's turn, runs cmds and says how long the device was busy; begun is
+// false when stop was closed before.
+func (d *Device) launch(s *share, stop <-chan struct{}, cmds []kernel.Command) (busy time.Duration, begun bool, err error) {
+	if !d.turns.take(s, stop) {
+		return 0, false, ErrClosed
 	}
-	defer func() { <-d.turn }()
+	if d.hung != nil {
+		limit := maxLaunch
+		if b, ok := d.b.(interface{ MaxLaunch() time.Duration }); ok {
+			limit = b.MaxLaunch()
+		}
+		defer time.AfterFunc(limit, d.hung).Stop()
+	}
 	start := time.Now()
-	err := d.b.Launch(stop, cmds)
-	return time.Since(start), err
+	defer func() {
+		busy = time.Since(start)
+		d.turns.give(s, busy)
+	}()
+	return 0, true, d.b.Launch(stop, cmds)
 }

@@ -38,6 +38,7 @@ type Session struct {
 	ref   kernel.Reference
 	once  sync.Once
 	stop  chan struct{}
+	share share
 
 	mu    sync.Mutex
 	bufs  map[kernel.Buffer]buffer
@@ -205,9 +206,8 @@ func (s *Session) Submit(cmds []kernel.Command) (kernel.Event, error) {
 			}
 		}
 	}
-	busy, err := s.d.launch(s.stop, s.cmds)
-	s.spent.Busy += uint64(busy)
-	if !errors.Is(err, ErrClosed) { // a list that was begun is paid
+	begun, err := s.launchLocked(cmds, cost)
+	if begun { // a list that was begun is paid
 		s.picos += picos
 		s.spent.FLOP += cost.FLOP
 		s.spent.Bytes += cost.Bytes
@@ -217,6 +217,41 @@ func (s *Session) Submit(cmds []kernel.Command) (kernel.Event, error) {
 	}
 	s.event++
 	return s.event, nil
+}
+
+// maxPiece is what part of the most that a list may cost runs in one turn of the device, so
+// that others need not wait for all of a long list.
+const maxPiece = 16
+
+// launchLocked runs s.cmds, which are cmds with the backend's handles and cost so much
+// together, piece by piece, each when it is the session's turn.
+func (s *Session) launchLocked(cmds []kernel.Command, cost kernel.Cost) (begun bool, err error) {
+	for from := 0; from < len(cmds); {
+		to := len(cmds)
+		if cost.FLOP > kernel.MaxFLOP/maxPiece || cost.Bytes > kernel.MaxBytes/maxPiece {
+			to = s.pieceLocked(cmds, from)
+		}
+		busy, mine, err := s.d.launch(&s.share, s.stop, s.cmds[from:to])
+		s.spent.Busy += uint64(busy)
+		begun = begun || mine
+		if err != nil {
+			return begun, err
+		}
+		from = to
+	}
+	return true, nil
+}
+
+// pieceLocked returns where a piece ends that begins at from: one command at least.
+func (s *Session) pieceLocked(cmds []kernel.Command, from int) int {
+	var sum kernel.Cost
+	for i := from; i < len(cmds); i++ {
+		c, err := kernel.Check(&cmds[i], s.size)
+		if sum = sum.Add(c); err != nil || i > from && (sum.FLOP > kernel.MaxFLOP/maxPiece || sum.Bytes > kernel.MaxBytes/maxPiece) {
+			return max(i, from+1)
+		}
+	}
+	return len(cmds)
 }
 
 // Wait returns when ev is done, which it is when Submit has returned it.
