@@ -39,11 +39,12 @@ var (
 // A Device is a backend and whose turn it is.
 type Device struct {
 	b     Backend
-	quota uint64
+	whole uint64 // what quota is at most
 	turns turns  // a device runs one piece of work at a time
 	hung  func() // says that a launch will not end; nil is nobody
 
 	mu      sync.Mutex
+	quota   uint64
 	used    uint64
 	weights map[string]*weights // by name
 	warm    uint64              // bytes of those that nobody uses
@@ -77,11 +78,23 @@ func New(b Backend, quota uint64) *Device {
 	if vram := b.Info().VRAM; quota == 0 || quota > vram {
 		quota = vram
 	}
-	return &Device{b: b, quota: quota, weights: map[string]*weights{}, keep: quota}
+	return &Device{b: b, whole: quota, quota: quota, weights: map[string]*weights{}, keep: quota}
 }
 
 // Info describes the device.
 func (d *Device) Info() kernel.Info { return d.b.Info() }
+
+// Quota is how many bytes the device gives to sessions at most.
+func (d *Device) Quota() uint64 { return d.whole }
+
+// Resize lets all sessions together hold most bytes from now on, and no more than Quota.
+// What is warm yields; what sessions hold already stays theirs.
+func (d *Device) Resize(most uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for d.quota = min(most, d.whole); d.used > d.quota && d.coolLocked(); {
+	}
+}
 
 // Close frees everything. Sessions still open are refused from then on.
 func (d *Device) Close() error { return d.b.Close() }

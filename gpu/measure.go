@@ -46,7 +46,7 @@ type bench struct {
 // wants a device that does nothing else; each figure is the median of several trials.
 // report, which may be nil, is told of each step before it begins.
 func (d *Device) Measure(ctx context.Context, limit time.Duration, report func(Step)) (m kernel.Measured, err error) {
-	x := &bench{s: d.Session(0, kernel.Reference{}), vram: d.quota, host: make([]byte, copied)}
+	x := &bench{s: d.Session(0, kernel.Reference{}), vram: d.whole, host: make([]byte, copied)}
 	defer context.AfterFunc(ctx, func() { x.s.Close() })()
 	defer x.s.Close()
 	trials := x.trials(&m)

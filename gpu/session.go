@@ -67,8 +67,8 @@ type buffer struct {
 // Session opens a session that may allocate vram bytes, at most the device's quota;
 // zero means that. Work is measured by ref.
 func (d *Device) Session(vram uint64, ref kernel.Reference) *Session {
-	if vram == 0 || vram > d.quota {
-		vram = d.quota
+	if vram == 0 || vram > d.whole {
+		vram = d.whole
 	}
 	s := &Session{d: d, quota: vram, ref: ref, stop: make(chan struct{}), bufs: map[kernel.Buffer]buffer{}}
 	s.size = func(b kernel.Buffer) uint64 { return s.findLocked(b).size }

@@ -177,6 +177,34 @@ func TestKeepWarm(t *testing.T) {
 	}
 }
 
+// TestResize: a device that is to hold less lets go of what is warm, not of what is used,
+// and gives out no more until there is room again.
+func TestResize(t *testing.T) {
+	d := gpu.New(cpu.New(1<<20), 8<<10)
+	src := &source{ReaderAt: bytes.NewReader(make([]byte, 8<<10))}
+	s := d.Session(0, ref)
+	h := src.load(t, s, "warm", 2<<10)
+	src.load(t, s, "used", 2<<10)
+	if err := s.Free(h); err != nil {
+		t.Fatal(err)
+	}
+	d.Resize(1 << 10)
+	for name, want := range map[string]int{"used": 0, "warm": 1} {
+		src.pieces = 0
+		_, err := s.Load(name, 2<<10, src.fill)
+		if name == "warm" && !errors.Is(err, gpu.ErrQuota) || name == "used" && err != nil || src.pieces > want {
+			t.Errorf("%s, after the device shrank: %v, %d pieces read", name, err, src.pieces)
+		}
+	}
+	if d.Resize(1 << 40); d.Quota() != 8<<10 {
+		t.Errorf("the device grew to %d", d.Quota())
+	}
+	alloc(t, s, 2<<10)
+	if _, err := d.Session(0, ref).Alloc(6 << 10); !errors.Is(err, gpu.ErrQuota) {
+		t.Errorf("beyond the device: %v", err)
+	}
+}
+
 // TestLoadFails: a source that ends early costs nothing, and the next one may try.
 func TestLoadFails(t *testing.T) {
 	d := gpu.New(cpu.New(1<<20), 0)

@@ -61,6 +61,14 @@ func (p *Pool) Execute(ctx context.Context, tenant string, s Spec, h Host) (Resu
 		return Result{}, fmt.Errorf("run: %w", err)
 	}
 	defer p.release(tenant, pl)
+	leave, err := p.enter(ctx, pl, s.Limits.VRAM)
+	if err != nil {
+		if ctx.Err() != nil {
+			return Result{End: Cancelled, Error: "cancelled before it began"}, nil
+		}
+		return Result{}, fmt.Errorf("run: %w", err)
+	}
+	defer leave()
 	r, err := p.serve(ctx, pl.w, s, h, body)
 	if err != nil {
 		p.counts.runs.WithLabelValues(NodeLost.String()).Inc()

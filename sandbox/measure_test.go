@@ -71,6 +71,18 @@ func TestMeasureLies(t *testing.T) {
 
 // mute starts workers that greet and answer Measure with say.
 func mute(say func(c *frame.Conn)) sandbox.StartFunc {
+	return answering(func(c *frame.Conn, f frame.Frame) {
+		switch f.Type {
+		case frame.TypeSetup:
+			c.Send(frame.TypeHello, 0, frame.Hello{Version: "v"})
+		case frame.TypeMeasure:
+			say(c)
+		}
+	})
+}
+
+// answering starts workers that answer each frame by answer.
+func answering(answer func(c *frame.Conn, f frame.Frame)) sandbox.StartFunc {
 	return func(context.Context) (*sandbox.Process, error) {
 		agent, own := net.Pipe()
 		done := make(chan struct{})
@@ -80,14 +92,10 @@ func mute(say func(c *frame.Conn)) sandbox.StartFunc {
 			defer c.Close()
 			for {
 				f, err := c.Receive()
-				switch {
-				case err != nil:
+				if err != nil {
 					return
-				case f.Type == frame.TypeSetup:
-					c.Send(frame.TypeHello, 0, frame.Hello{Version: "v"})
-				case f.Type == frame.TypeMeasure:
-					say(c)
 				}
+				answer(c, f)
 			}
 		}()
 		return &sandbox.Process{Conn: agent, Kill: own.Close, Wait: func() error { <-done; return nil }}, nil

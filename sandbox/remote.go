@@ -19,6 +19,9 @@ type worker struct {
 	hello frame.Hello
 	gone  chan struct{} // closed when the process has ended
 
+	share  uint64        // bytes of the device's that it was told; who holds Pool.sharing has it
+	shared chan struct{} // an answer to that
+
 	mu   sync.Mutex
 	runs map[uint32]*serving
 	last uint32 // run number
@@ -56,7 +59,7 @@ func (p *Pool) launch(ctx context.Context) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{proc: proc, conn: frame.NewConn(proc.Conn), gone: make(chan struct{}), runs: map[uint32]*serving{}}
+	w := &worker{proc: proc, conn: frame.NewConn(proc.Conn), gone: make(chan struct{}), shared: make(chan struct{}, 1), runs: map[uint32]*serving{}}
 	p.counts.started.Inc()
 	stop := context.AfterFunc(ctx, func() { w.end(ctx.Err()) })
 	err = w.greet(frame.Setup{Device: p.cfg.Device, VRAM: p.cfg.VRAM, Memory: p.cfg.Memory})
@@ -77,6 +80,7 @@ func (p *Pool) launch(ctx context.Context) (*worker, error) {
 		close(w.gone)
 		return nil, fmt.Errorf("start worker: %w%s", err, lastWords(proc))
 	}
+	w.share = w.hello.VRAM
 	return w, nil
 }
 
@@ -129,6 +133,14 @@ func (p *Pool) watch(w *worker) {
 }
 
 func (w *worker) dispatch(f frame.Frame) error {
+	if f.Type == frame.TypeShared && f.Run == 0 {
+		select {
+		case w.shared <- struct{}{}:
+			return nil
+		default:
+			return fmt.Errorf("%w: it tells of a share that it was not given", errLying)
+		}
+	}
 	w.mu.Lock()
 	s := w.runs[f.Run]
 	if f.Type == frame.TypeDone {

@@ -111,7 +111,7 @@ func (p *Provider) resumeLocked(c wire.Caller, q wire.StartRequest, n note) (*le
 	}
 	delete(p.notes, n.Lease.Ref())
 	if n.Receipt == nil {
-		return p.beginLocked(n.Lease, n.Job, func(ctx context.Context, l *lease) (wire.LeaseEvent, error) {
+		return p.beginLocked(n.Lease, n.Job, p.fraction(n.Job.Value), func(ctx context.Context, l *lease) (wire.LeaseEvent, error) {
 			// Once only, should the run be what ends the node without order.
 			if err := p.journal.write(note{Lease: n.Lease, Job: n.Job, At: p.now()}); err != nil {
 				return wire.LeaseEvent{}, lost(err)
@@ -119,7 +119,7 @@ func (p *Provider) resumeLocked(c wire.Caller, q wire.StartRequest, n note) (*le
 			return p.work(ctx, l, q, c.ID)
 		}), nil
 	}
-	return p.beginLocked(n.Lease, n.Job, func(ctx context.Context, l *lease) (wire.LeaseEvent, error) {
+	return p.beginLocked(n.Lease, n.Job, 0, func(ctx context.Context, l *lease) (wire.LeaseEvent, error) {
 		sealed, err := p.cfg.Blobs.Bytes(n.Receipt.Outputs, maxManifest)
 		if err != nil {
 			return wire.LeaseEvent{}, lost(fmt.Errorf("the run was lost with the node: %w", err))

@@ -21,6 +21,7 @@ type lease struct {
 	signed record.Signed[record.Lease]
 	job    record.Signed[record.Job]
 	cancel context.CancelCauseFunc
+	vram   uint64 // bytes of the device's that it has; on a processor zero is all
 
 	mu      sync.Mutex
 	last    *wire.LeaseEvent // newest progress
@@ -182,17 +183,18 @@ func (p *Provider) lease(c wire.Caller, q wire.StartRequest) (*lease, error) {
 		return nil, err
 	}
 	delete(p.holds, bid)
-	return p.beginLocked(q.Lease, h.job, func(ctx context.Context, l *lease) (wire.LeaseEvent, error) {
+	return p.beginLocked(q.Lease, h.job, h.vram, func(ctx context.Context, l *lease) (wire.LeaseEvent, error) {
 		return p.work(ctx, l, q, c.ID)
 	}), nil
 }
 
-// beginLocked lets a lease be carried out by do.
-func (p *Provider) beginLocked(signed record.Signed[record.Lease], job record.Signed[record.Job], do func(context.Context, *lease) (wire.LeaseEvent, error)) *lease {
+// beginLocked lets a lease, with so many bytes of the device's memory, be carried out by do.
+func (p *Provider) beginLocked(signed record.Signed[record.Lease], job record.Signed[record.Job], vram uint64, do func(context.Context, *lease) (wire.LeaseEvent, error)) *lease {
 	ctx, cancel := context.WithCancelCause(p.life)
-	l := &lease{signed: signed, job: job, cancel: cancel, ears: map[chan *wire.LeaseEvent]bool{}, finish: make(chan struct{})}
+	l := &lease{signed: signed, job: job, cancel: cancel, vram: vram, ears: map[chan *wire.LeaseEvent]bool{}, finish: make(chan struct{})}
 	p.leases[signed.Ref()] = l
 	p.running++
+	p.vram += l.vram
 	p.runs.Go(func() {
 		defer cancel(nil)
 		p.carryOut(ctx, l, do)
@@ -261,6 +263,7 @@ func (p *Provider) carryOut(ctx context.Context, l *lease, do func(context.Conte
 	p.mu.Lock()
 	p.done++
 	p.running--
+	p.vram -= l.vram
 	p.ended = append(p.ended, l.signed.Ref())
 	if len(p.ended) > maxEnded {
 		delete(p.leases, p.ended[0])

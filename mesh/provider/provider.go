@@ -87,6 +87,7 @@ type Provider struct {
 	nonce    uint64
 	holds    map[record.Ref]hold   // by bid
 	bidding  uint32                // slots of bids that are being signed
+	vram     uint64                // bytes of the device's that leases have, and bids that are being signed
 	leases   map[record.Ref]*lease // running, and ended for a while
 	ended    []record.Ref          // of them, the first to end in front
 	running  uint32
@@ -97,6 +98,7 @@ type Provider struct {
 type hold struct {
 	job     record.Signed[record.Job]
 	expires record.Millis
+	vram    uint64 // bytes of the device's that it promises
 }
 
 const (
@@ -292,7 +294,7 @@ func (p *Provider) bid(_ context.Context, c wire.Caller, q wire.Solicitation) (w
 	if err := sells.Admit(q.Job.By(), q.Job.Value, now); err != nil {
 		return wire.BidReply{}, wire.Refuse(wire.Denied, err.Error())
 	}
-	bids, err := p.hold(now, q)
+	bids, each, err := p.hold(now, q)
 	if err != nil {
 		return wire.BidReply{}, err
 	}
@@ -301,8 +303,9 @@ func (p *Provider) bid(_ context.Context, c wire.Caller, q wire.Solicitation) (w
 		s, e := record.Sign(p.cfg.Key, b)
 		p.mu.Lock()
 		p.bidding--
+		p.vram -= each
 		if e == nil {
-			p.holds[s.Ref()] = hold{job: q.Job, expires: b.Expires}
+			p.holds[s.Ref()] = hold{job: q.Job, expires: b.Expires, vram: each}
 			rep.Bids = append(rep.Bids, s)
 		}
 		p.mu.Unlock()
@@ -311,25 +314,31 @@ func (p *Provider) bid(_ context.Context, c wire.Caller, q wire.Solicitation) (w
 	return rep, err
 }
 
-// hold returns the bids that free slots allow.
-func (p *Provider) hold(now record.Millis, q wire.Solicitation) ([]record.Bid, error) {
+// hold returns the bids that free slots and memory allow, and the bytes of the device's
+// memory that each promises.
+func (p *Provider) hold(now record.Millis, q wire.Solicitation) ([]record.Bid, uint64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.life == nil || !p.openLocked(now) {
-		return nil, wire.Refuse(wire.Unavailable, "bid: not for sale now: "+cmp.Or(p.claim.Why, "outside its owner's windows"))
+		return nil, 0, wire.Refuse(wire.Unavailable, "bid: not for sale now: "+cmp.Or(p.claim.Why, "outside its owner's windows"))
 	}
 	used := p.running + p.heldLocked(now) + p.bidding
 	free := min(p.cfg.Policy.Slots-min(p.cfg.Policy.Slots, used), max(q.N, 1))
 	if free == 0 {
-		return nil, wire.Refuse(wire.Unavailable, "bid: every slot is in use")
+		return nil, 0, wire.Refuse(wire.Unavailable, "bid: every slot is in use")
 	}
+	if free = min(free, p.roomLocked(q.Job.Value)); free == 0 {
+		return nil, 0, wire.Refuse(wire.Unavailable, "bid: the device's memory is in use")
+	}
+	each := p.fraction(q.Job.Value)
 	window := p.cfg.Policy.Open(now, now+ahead)[0]
 	p.bidding += free
+	p.vram += each * uint64(free)
 	bids := make([]record.Bid, free)
 	for i := range bids {
 		p.nonce++
 		bids[i] = record.Bid{Job: q.Job.Ref(), Device: p.device, Ask: p.cfg.Policy.Floor, Window: window,
 			Expires: now + holdFor, HandBack: cmp.Or(p.cfg.Policy.HandBack, policy.HandBack), Nonce: uint64(now)<<20 | p.nonce&(1<<20-1)}
 	}
-	return bids, nil
+	return bids, each, nil
 }

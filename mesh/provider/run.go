@@ -59,6 +59,7 @@ func (p *Provider) stage(ctx context.Context, l *lease, body record.Body, time r
 	s := sandbox.Spec{Inputs: map[string]sandbox.Input{}, Args: body.Args, Env: map[string]string{}, Record: body.Record,
 		Seed:   body.TaskSeed(l.signed.Value.Job, l.signed.Value.Shard),
 		Limits: sandbox.Limits(l.job.Value.Limits), Time: int64(time), FLOPS: p.cfg.Mesh.Params.FLOPS, Bandwidth: p.cfg.Mesh.Params.Bandwidth}
+	s.Limits.VRAM = l.vram
 	for k, v := range body.Env {
 		s.Env[k] = v
 	}
