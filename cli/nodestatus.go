@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -148,6 +149,12 @@ func ownColumns() []column[nodeView] {
 			}
 			return offerState(*s.Offer)
 		})},
+		{head: "speed", cell: of(func(s wire.StatusReply) string {
+			if s.Offer == nil {
+				return ""
+			}
+			return speedText(*s.Offer)
+		})},
 		{head: "since", cell: of(func(s wire.StatusReply) string { return stamp(s.Since).String() })},
 		{head: "jobs", cell: of(func(s wire.StatusReply) string { return fmt.Sprintf("%d not ended", s.Jobs) })},
 		{head: "entries", cell: of(func(s wire.StatusReply) string { return fmt.Sprint(s.Entries) }), wide: true},
@@ -158,6 +165,17 @@ func ownColumns() []column[nodeView] {
 			return fmt.Sprintf("%d; end it with: kill %[1]d", v.PID)
 		}},
 	}
+}
+
+// speedText says how fast a device counts as, and since when that is known.
+func speedText(o wire.Offer) string {
+	switch {
+	case o.Device.Simulated:
+		return fmt.Sprintf("%d ‰, simulated", o.Device.Speed)
+	case o.Measured == 0:
+		return fmt.Sprintf("%d ‰, not measured", o.Device.Speed)
+	}
+	return fmt.Sprintf("%d ‰, measured %s", o.Device.Speed, o.Measured.Time().Format(time.DateOnly))
 }
 
 func nodeColumns() []column[wire.NodeInfo] {
@@ -174,7 +192,7 @@ func nodeColumns() []column[wire.NodeInfo] {
 		}},
 		{head: "slots", cell: func(n wire.NodeInfo) string { return fmt.Sprintf("%d of %d", n.Offer.Leases, n.Offer.Slots) }},
 		{head: "region", cell: func(n wire.NodeInfo) string { return n.Offer.Region }},
-		{head: "speed", cell: func(n wire.NodeInfo) string { return fmt.Sprint(n.Offer.Device.Speed) }, wide: true},
+		{head: "speed", cell: func(n wire.NodeInfo) string { return speedText(n.Offer) }, wide: true},
 		{head: "missing walls", cell: func(n wire.NodeInfo) string { return strings.Join(n.Offer.Grade, ", ") }, wide: true},
 	}
 }

@@ -71,7 +71,7 @@ func (g *Gateway) nodes(_ context.Context, _ wire.Caller, _ wire.NodesRequest, s
 		c := g.book.Candidate(now, id)
 		open := len(a.Windows) > 0 && a.Windows[0].From <= now && now < a.Windows[0].Until
 		list = append(list, wire.NodeInfo{ID: id, RTT: c.RTT, Q: c.Standing.Reliability(), Seen: a.Expires - 30_000,
-			Offer: wire.Offer{Device: a.Device, Ask: a.Ask, Region: a.Region, Tiers: a.Tiers, Slots: a.Slots, Leases: c.Busy, Open: open, Windows: a.Windows, Grade: a.Grade}})
+			Offer: wire.Offer{Device: a.Device, Ask: a.Ask, Region: a.Region, Tiers: a.Tiers, Slots: a.Slots, Leases: c.Busy, Open: open, Windows: a.Windows, Grade: a.Grade, Measured: measured(a.Bench)}})
 	}
 	g.mu.Unlock()
 	for _, n := range list {
@@ -80,6 +80,13 @@ func (g *Gateway) nodes(_ context.Context, _ wire.Caller, _ wire.NodesRequest, s
 		}
 	}
 	return nil
+}
+
+func measured(b *record.Signed[record.Bench]) record.Millis {
+	if b == nil {
+		return 0
+	}
+	return b.Value.At
 }
 
 // quote says who would fit and for how much, without an escrow. A gateway that has

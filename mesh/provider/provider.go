@@ -225,7 +225,11 @@ func (p *Provider) Offer() *wire.Offer {
 		return nil
 	}
 	now := p.now()
-	return &wire.Offer{Device: p.device, Ask: p.cfg.Policy.Floor, Region: p.cfg.Policy.Region, Tiers: p.cfg.Policy.Sells(),
+	var measured record.Millis
+	if p.bench != nil {
+		measured = p.bench.Value.At
+	}
+	return &wire.Offer{Measured: measured, Device: p.device, Ask: p.cfg.Policy.Floor, Region: p.cfg.Policy.Region, Tiers: p.cfg.Policy.Sells(),
 		Slots: p.cfg.Policy.Slots, Leases: p.running, Open: p.openLocked(now), Windows: p.cfg.Policy.Open(now, now+ahead),
 		Done: p.done, Grade: p.grade, State: p.claim.State.String(), Why: p.claim.Why}
 }

@@ -80,6 +80,8 @@ type Offer struct {
 	Grade   []string        `cbor:"10,keyasint,omitempty" json:"missing_layers,omitempty"`
 	State   string          `cbor:"11,keyasint,omitempty" json:"state,omitempty"` // free, draining, reclaimed
 	Why     string          `cbor:"12,keyasint,omitempty" json:"why,omitempty"`   // it is not free
+	// Measured is when the device's speed was, zero if it never was.
+	Measured record.Millis `cbor:"13,keyasint,omitempty" json:"measured_unix_ms,omitempty"`
 }
 
 // A WishRequest is what a provider's owner asks for by hand: 0 sell, 1 drain, 2 pause.
