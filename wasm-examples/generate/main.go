@@ -72,7 +72,7 @@ func loadModel(path string, steps int) (*llama.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return llama.Load(guest.Device{}, f, st.Size(), steps)
+	return llama.LoadInput(guest.Device{}, path, f, st.Size(), steps)
 }
 
 func loadTokenizer(path string, vocab int) (*llama.Tokenizer, error) {

@@ -3,7 +3,7 @@ package llama
 import "idlemesh/gpu/kernel"
 
 // layout holds where each tensor begins on the device, in bytes; those of a layer
-// follow one another.
+// follow one another. Numbers lie there as they do in the file behind its header.
 type layout struct {
 	embedding, normAtt, q, k, v, o, normFFN, w1, w2, w3, norm, classifier, end uint64
 	file                                                                       uint64 // bytes of the file after its header
@@ -12,8 +12,8 @@ type layout struct {
 
 // A tensor is one piece of the file.
 type tensor struct {
-	start, n     uint64 // n elements
-	blocks, skip bool
+	start, n uint64 // n elements
+	blocks   bool
 }
 
 func (c Config) layout() layout {
@@ -57,10 +57,7 @@ func (c Config) layout() layout {
 	l.w3 = add(c.Layers, q, c.Hidden, c.Dim)
 	if c.Version == 0 {
 		l.norm = add(1, false, c.Dim)
-		end := l.end
 		add(1, false, c.Context, c.Dim/c.Heads) // tables of sines and cosines that newer programs compute
-		l.tensors[len(l.tensors)-1].skip = true
-		l.end = end
 	}
 	l.classifier = l.embedding
 	if !c.Shared {

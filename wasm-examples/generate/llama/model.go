@@ -122,22 +122,56 @@ type scratch struct {
 // Load reads a model of size bytes and puts it on the device in pieces, with a cache
 // for steps tokens (at most the model's context; zero means that).
 func Load(dev Device, r io.Reader, size int64, steps int) (*Model, error) {
-	c, header, err := readConfig(r)
+	m, _, err := begin(dev, r, size, steps)
 	if err != nil {
 		return nil, err
+	}
+	if m.weights, err = dev.Alloc(m.at.end); err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	return m, m.upload(r)
+}
+
+// An InputDevice can take a model's numbers by themselves from an input.
+type InputDevice interface {
+	Device
+	FromInput(path string, off, size uint64) (kernel.Buffer, error)
+}
+
+// LoadInput is Load of the input at path, from which r reads. Where the file's weights are
+// numbers they do not pass r, and the next run finds them on the device.
+func LoadInput(dev InputDevice, path string, r io.Reader, size int64, steps int) (*Model, error) {
+	m, header, err := begin(dev, r, size, steps)
+	if err != nil {
+		return nil, err
+	}
+	if m.Group > 0 {
+		if m.weights, err = dev.Alloc(m.at.end); err != nil {
+			return nil, fmt.Errorf("model: %w", err)
+		}
+		return m, m.upload(r)
+	}
+	if m.weights, err = dev.FromInput(path, uint64(header), m.at.end); err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	return m, m.uploadAngles()
+}
+
+// begin reads the header of a model, and takes room for all but its weights.
+func begin(dev Device, r io.Reader, size int64, steps int) (*Model, int64, error) {
+	c, header, err := readConfig(r)
+	if err != nil {
+		return nil, 0, err
 	}
 	m := &Model{Config: c, dev: dev, at: c.layout(), rows: c.Context}
 	if steps > 0 {
 		m.rows = min(steps, c.Context)
 	}
 	if size < header || uint64(size-header) < m.at.file {
-		return nil, fmt.Errorf("model: %w: its header asks for %d bytes of weights, the file has %d", ErrFormat, m.at.file, size)
+		return nil, 0, fmt.Errorf("model: %w: its header asks for %d bytes of weights, the file has %d", ErrFormat, m.at.file, size)
 	}
 	m.batch = int(min(32, max(1, 1<<36/m.at.end)))
-	if err := m.allocate(); err != nil {
-		return nil, err
-	}
-	return m, m.upload(r)
+	return m, header, m.allocate()
 }
 
 func (m *Model) allocate() error {
@@ -146,7 +180,7 @@ func (m *Model) allocate() error {
 		b     *kernel.Buffer
 		words int
 	}{
-		{&m.weights, int(m.at.end / 4)}, {&m.buf.bytes, b * max(m.Dim, m.Hidden) / kernel.Block * kernel.Q8.BlockWords()},
+		{&m.buf.bytes, b * max(m.Dim, m.Hidden) / kernel.Block * kernel.Q8.BlockWords()},
 		{&m.buf.x, b * m.Dim}, {&m.buf.xb, b * m.Dim}, {&m.buf.q, b * m.Dim},
 		{&m.buf.k, b * m.width()}, {&m.buf.v, b * m.width()},
 		{&m.buf.h, b * m.Hidden}, {&m.buf.h2, b * m.Hidden},
@@ -184,10 +218,6 @@ func (m *Model) uploadNumbers(r io.Reader, t tensor) error {
 		p := piece[:min(uint64(len(piece)), size-off)]
 		if _, err := io.ReadFull(r, p); err != nil {
 			return err
-		}
-		if t.skip {
-			off += uint64(len(p))
-			continue
 		}
 		if err := m.dev.Write(m.weights, t.start+off, p); err != nil {
 			return err
