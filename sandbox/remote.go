@@ -40,6 +40,7 @@ func (p *Pool) start(ctx context.Context) (*worker, error) {
 	p.mu.Lock()
 	closed := p.closed
 	if !closed {
+		p.alive[w] = true
 		p.ended.Go(func() { p.watch(w) })
 	}
 	p.mu.Unlock()
@@ -129,6 +130,9 @@ func (p *Pool) watch(w *worker) {
 		p.counts.lost.Inc()
 		p.cfg.Log.Warn("worker ended", "why", why, "said", strings.TrimPrefix(lastWords(w.proc), ": "))
 	}
+	p.mu.Lock()
+	delete(p.alive, w)
+	p.mu.Unlock()
 	close(w.gone)
 }
 

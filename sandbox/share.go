@@ -61,13 +61,21 @@ func (p *Pool) leasedLocked() (sum uint64) {
 }
 
 // spread tells each worker what it may hold of the device's memory: what its runs may
-// have, and for what lies warm an equal part of the rest. Who is to hold less, first.
+// have, and for what lies warm an equal part of the rest. Who is to hold less, first; who
+// was ended holds what he has until his process is gone.
 func (p *Pool) spread(ctx context.Context, total uint64) error {
 	select {
 	case p.sharing <- struct{}{}:
 		defer func() { <-p.sharing }()
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+	for _, w := range p.dying() {
+		select {
+		case <-w.gone:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	shares := p.shares(total)
 	for _, less := range []bool{true, false} {
@@ -82,6 +90,18 @@ func (p *Pool) spread(ctx context.Context, total uint64) error {
 		}
 	}
 	return nil
+}
+
+// dying lists the workers that were ended and whose processes have not.
+func (p *Pool) dying() (all []*worker) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for w := range p.alive {
+		if w.isGone() {
+			all = append(all, w)
+		}
+	}
+	return all
 }
 
 func (p *Pool) shares(total uint64) map[*worker]uint64 {

@@ -165,3 +165,42 @@ func TestShareLies(t *testing.T) {
 		})
 	}
 }
+
+// TestLeasesWaitForTheDead: a worker that made room for another tenant's holds its memory
+// until its process has ended, and the run that has it next begins after that.
+func TestLeasesWaitForTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slow = 5 * time.Second
+		var begun []time.Time
+		p := sandbox.NewPool(sandbox.Config{Slots: 1, Start: func(ctx context.Context) (*sandbox.Process, error) {
+			proc, err := answering(func(c *frame.Conn, f frame.Frame) {
+				switch f.Type {
+				case frame.TypeSetup:
+					c.Send(frame.TypeHello, 0, frame.Hello{Version: "v", VRAM: 4 << 20})
+				case frame.TypeShare:
+					c.SendBody(frame.TypeShared, 0, nil)
+				case frame.TypeStart:
+					begun = append(begun, time.Now())
+					send(c, frame.TypeDone, f.Run, sandbox.Result{End: sandbox.Exited})
+				}
+			})(ctx)
+			wait := proc.Wait
+			proc.Wait = func() error {
+				time.Sleep(slow)
+				return wait()
+			}
+			return proc, err
+		}})
+		for _, who := range []string{"alice", "bob"} {
+			if res, err := p.Execute(t.Context(), who, spec([]byte("x")), newHost(nil)); err != nil || res.End != sandbox.Exited {
+				t.Fatalf("%s: %+v, %v", who, res, err)
+			}
+		}
+		if took := begun[1].Sub(begun[0]); took < slow {
+			t.Errorf("bob's run began after %v, while alice's worker held its memory", took)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		p.Run(ctx)
+	})
+}
