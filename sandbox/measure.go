@@ -43,11 +43,18 @@ func (p *Pool) ask(ctx context.Context, q frame.Measure, report func(frame.Measu
 	if err != nil {
 		return frame.Hello{}, frame.Measured{}, err
 	}
+	p.mu.Lock()
+	p.alive[w] = true
+	p.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() { w.end(ctx.Err()) })
 	end, err := w.measured(q, report)
 	stop()
 	w.end(errIdle)
 	_ = w.proc.Wait() // how it ended says no more
+	p.mu.Lock()
+	delete(p.alive, w)
+	p.mu.Unlock()
+	close(w.gone)
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
 	}

@@ -18,7 +18,12 @@ import (
 func TestMeasure(t *testing.T) {
 	p := sandbox.NewPool(sandbox.Config{VRAM: 256 << 20})
 	var names []string
-	hello, b, err := p.Measure(t.Context(), time.Millisecond, func(m frame.Measured) { names = append(names, m.Name) })
+	hello, b, err := p.Measure(t.Context(), time.Millisecond, func(m frame.Measured) {
+		names = append(names, m.Name)
+		if len(p.Processes()) != 1 {
+			t.Errorf("the processes are %v while one measures", p.Processes())
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,25 +71,33 @@ func (p *Provider) gauge(ctx context.Context) {
 	}
 }
 
-// measure measures the device for a reason, if it is for sale and nothing runs on it.
+// measure measures the device for a reason, if it is for sale and nothing runs on it. An
+// owner who takes it back ends that, and it is measured later.
 func (p *Provider) measure(ctx context.Context, why error) (b record.Signed[record.Bench], err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	p.mu.Lock()
-	idle := p.openLocked(p.now()) && p.running == 0
-	p.mu.Unlock()
-	if p.gauged || p.cfg.Gauge > 0 && !idle {
-		return b, why
+	mine := !p.gauged && p.cfg.Gauge > 0 && p.openLocked(p.now()) && p.running == 0
+	if mine {
+		p.gauging = cancel
 	}
-	p.gauged = true
-	if p.cfg.Gauge == 0 {
-		p.cfg.Log.Debug("speed not measured: the device counts as the slowest", "why", why)
+	p.mu.Unlock()
+	if !mine {
 		return b, why
 	}
 	p.cfg.Log.Info("measuring the device", "takes", p.cfg.Gauge, "because", why)
-	if b, err = Measure(ctx, p.cfg.Pool, p.cfg.Key, p.cfg.Gauge, nil); err == nil && p.cfg.Bench != "" {
-		err = StoreBench(p.cfg.Bench, b)
-	}
-	if err != nil && ctx.Err() == nil {
+	b, err = Measure(ctx, p.cfg.Pool, p.cfg.Key, p.cfg.Gauge, nil)
+	p.mu.Lock()
+	p.gauging = nil
+	p.mu.Unlock()
+	p.gauged = ctx.Err() == nil
+	if err != nil && p.gauged {
 		p.cfg.Log.Warn("speed not measured: the device counts as the slowest", "err", err)
+	}
+	if err == nil && p.cfg.Bench != "" {
+		if err := StoreBench(p.cfg.Bench, b); err != nil {
+			p.cfg.Log.Warn("the bench is not kept", "err", err)
+		}
 	}
 	return b, err
 }

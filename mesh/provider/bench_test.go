@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -14,11 +15,13 @@ import (
 	"idlemesh/ledger/record"
 	"idlemesh/mesh/identity"
 	"idlemesh/mesh/policy"
+	"idlemesh/mesh/wire"
 	"idlemesh/sandbox"
 	"idlemesh/sandbox/frame"
 )
 
-// measuring starts workers that measure at once, and counts them.
+// measuring starts workers that measure at once, and counts them; with nothing to tell
+// they never end.
 func measuring(n *int, m kernel.Measured) sandbox.StartFunc {
 	return func(context.Context) (*sandbox.Process, error) {
 		*n++
@@ -36,7 +39,7 @@ func measuring(n *int, m kernel.Measured) sandbox.StartFunc {
 				case f.Type == frame.TypeSetup:
 					info, _ := cbor.Marshal(kernel.Info{Model: "cpu", Backend: "cpu"})
 					c.Send(frame.TypeHello, 0, frame.Hello{Device: info, Hardware: "this chip"})
-				case f.Type == frame.TypeMeasure:
+				case f.Type == frame.TypeMeasure && m.FLOPS > 0:
 					b, _ := cbor.Marshal(m)
 					c.Send(frame.TypeMeasured, 0, frame.Measured{End: true, Result: b})
 				}
@@ -138,4 +141,43 @@ func TestGaugeFollows(t *testing.T) {
 			t.Errorf("speed %d, want %d", p.device.Speed, want)
 		}
 	}
+}
+
+// TestGaugeYields: nothing is sold while the device is measured, and an owner who takes it
+// back ends that; it is measured when he has done.
+func TestGaugeYields(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		p, err := New(Config{Key: newKey(t), Gauge: time.Second, Policy: policy.Policy{Slots: 2}, Mesh: record.Mesh{Params: record.DefaultParams()},
+			Pool: sandbox.NewPool(sandbox.Config{Start: measuring(&n, kernel.Measured{})})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.life, p.device = t.Context(), record.Device{Model: "cpu", Backend: "cpu", Speed: 1}
+		gateway := newKey(t)
+		job, err := record.Sign(newKey(t), record.Job{Tier: record.Bronze, Delegate: gateway.ID(), Shards: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			p.gauge(t.Context())
+		}()
+		synctest.Wait()
+		if _, err := p.bid(t.Context(), wire.Caller{ID: gateway.ID()}, wire.Solicitation{Job: job, N: 1}); !wire.Is(err, wire.Unavailable) {
+			t.Errorf("a bid while it is measured: %v", err)
+		}
+		if o, err := p.obey(t.Context(), wire.Caller{}, wire.WishRequest{Wish: uint8(policy.Pause)}); err != nil || o.State != policy.Reclaimed.String() {
+			t.Errorf("pause: %+v, %v", o, err)
+		}
+		<-done
+		if p.bench != nil || p.gauged || n != 1 {
+			t.Errorf("after a pause: bench %v, tried %v, %d workers", p.bench, p.gauged, n)
+		}
+		p.gauge(t.Context()) // still paused
+		if n != 1 {
+			t.Error("it was measured while its owner has it")
+		}
+	})
 }

@@ -79,6 +79,7 @@ type Provider struct {
 	seen     policy.Sight
 	notes    map[record.Ref]note // of leases from before a restart, as yet unasked for
 	device   record.Device
+	gauging  context.CancelFunc           // ends the measurement that goes on; nil while there is none
 	bench    *record.Signed[record.Bench] // of it, nil while there is none
 	grade    []string
 	hardware string // what a bench of the device must hold for
@@ -325,6 +326,9 @@ func (p *Provider) hold(now record.Millis, q wire.Solicitation) ([]record.Bid, u
 	defer p.mu.Unlock()
 	if p.life == nil || !p.openLocked(now) {
 		return nil, 0, wire.Refuse(wire.Unavailable, "bid: not for sale now: "+cmp.Or(p.claim.Why, "outside its owner's windows"))
+	}
+	if p.gauging != nil {
+		return nil, 0, wire.Refuse(wire.Unavailable, "bid: the device is being measured")
 	}
 	used := p.running + p.heldLocked(now) + p.bidding
 	free := min(p.cfg.Policy.Slots-min(p.cfg.Policy.Slots, used), max(q.N, 1))

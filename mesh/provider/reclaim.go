@@ -51,6 +51,9 @@ func (p *Provider) look() {
 	var leases []*lease
 	if is.State == policy.Reclaimed {
 		clear(p.holds)
+		if p.gauging != nil {
+			p.gauging()
+		}
 		for _, l := range p.leases {
 			leases = append(leases, l)
 		}
@@ -124,5 +127,5 @@ func (p *Provider) obey(ctx context.Context, _ wire.Caller, q wire.WishRequest) 
 func (p *Provider) busy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.running > 0
+	return p.running > 0 || p.gauging != nil
 }
