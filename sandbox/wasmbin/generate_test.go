@@ -276,7 +276,11 @@ func checkGenerated(t *testing.T, compiler, interpreter *bench, seed uint64) {
 func TestGenerated(t *testing.T) {
 	compiler, interpreter := newBench(t, false), newBench(t, true)
 	compiler.slice, interpreter.slice = 50, 50_000
-	for seed := range uint64(30) {
+	seeds := uint64(10)
+	if long() {
+		seeds = 300
+	}
+	for seed := range seeds {
 		checkGenerated(t, compiler, interpreter, seed)
 	}
 }
