@@ -3,14 +3,17 @@ package sandbox_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"idlemesh/sandbox"
+	"idlemesh/sandbox/worker"
 )
 
 // busy are guests that never call the host after they have said that they are up.
@@ -115,26 +118,108 @@ func TestFuelIsExact(t *testing.T) {
 	}
 }
 
-// BenchmarkStop is how long it takes from the end of a run's context to its result,
-// while its guest computes.
+// TestTwoBusyGuests lets two guests compute on the only two processors that their worker
+// has: its own goroutines go on, and each guest is ended with its own reason.
+func TestTwoBusyGuests(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	p := openPool(t, sandbox.Config{Start: worker.InProcess, Grace: time.Hour})
+	for name, g := range busy() {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var group errgroup.Group
+			up := make(chan sandbox.Event, 32)
+			run := func(ctx context.Context, want sandbox.End, limit func(*sandbox.Limits)) {
+				wasm := g.wasm()
+				h, s := newHost(wasm), spec(wasm)
+				h.heard = up
+				limit(&s.Limits)
+				group.Go(func() error {
+					res, err := p.Execute(ctx, "alice", s, h)
+					if err == nil && res.End != want {
+						err = fmt.Errorf("%+v, want the end %v", res, want)
+					}
+					return err
+				})
+			}
+			run(ctx, sandbox.Cancelled, func(l *sandbox.Limits) { l.Wall = 600_000 })
+			run(t.Context(), sandbox.TimedOut, func(l *sandbox.Limits) { l.Wall = 300 })
+			<-up
+			<-up
+			hello := printing(1, "hello").wasm()
+			h := newHost(hello)
+			if res, err := p.Execute(t.Context(), "alice", spec(hello), h); err != nil || res.End != sandbox.Exited || h.out("stdout") != "hello" {
+				t.Errorf("beside them: %+v, %v", res, err)
+			}
+			cancel()
+			if err := group.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// BenchmarkStop is how long it takes until the result of a run is there, from the end of
+// its context or of its time, while its guest computes and, in one case, another beside
+// it.
 func BenchmarkStop(b *testing.B) {
-	p := openPool(b, sandbox.Config{})
-	g := busy()["a loop"]
-	wasm := g.wasm()
+	b.Run("cancel", func(b *testing.B) { stopping(b, stopCancelled) })
+	b.Run("time", func(b *testing.B) { stopping(b, stopTimedOut) })
+	b.Run("cancel, two busy", func(b *testing.B) {
+		p := openPool(b, sandbox.Config{})
+		ctx, cancel := context.WithCancel(b.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			wasm := busy()["a loop"].wasm()
+			s := spec(wasm)
+			s.Limits.Wall = 600_000
+			if res, err := p.Execute(ctx, "alice", s, newHost(wasm)); err != nil || res.End != sandbox.Cancelled {
+				b.Error(res, err)
+			}
+		}()
+		stoppingIn(b, p, stopCancelled)
+		cancel()
+		<-done
+	})
+}
+
+func stopping(b *testing.B, stop func(*testing.B, *sandbox.Pool, []byte) time.Duration) {
+	stoppingIn(b, openPool(b, sandbox.Config{}), stop)
+}
+
+func stoppingIn(b *testing.B, p *sandbox.Pool, stop func(*testing.B, *sandbox.Pool, []byte) time.Duration) {
+	wasm := busy()["a loop"].wasm()
 	var took []time.Duration
 	for b.Loop() {
-		h := newHost(wasm)
-		h.heard = make(chan sandbox.Event, 16)
-		ctx, cancel := context.WithCancel(b.Context())
-		cancelled := make(chan time.Time, 1)
-		go func() { <-h.heard; cancelled <- time.Now(); cancel() }()
-		if res, err := p.Execute(ctx, "alice", spec(wasm), h); err != nil || res.End != sandbox.Cancelled {
-			b.Fatal(res, err)
-		}
-		took = append(took, time.Since(<-cancelled))
-		cancel()
+		took = append(took, stop(b, p, wasm))
 	}
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
 	b.ReportMetric(float64(took[len(took)*95/100].Microseconds()), "p95-µs")
+}
+
+func stopCancelled(b *testing.B, p *sandbox.Pool, wasm []byte) time.Duration {
+	h := newHost(wasm)
+	h.heard = make(chan sandbox.Event, 16)
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	cancelled := make(chan time.Time, 1)
+	go func() { <-h.heard; cancelled <- time.Now(); cancel() }()
+	if res, err := p.Execute(ctx, "alice", spec(wasm), h); err != nil || res.End != sandbox.Cancelled {
+		b.Fatal(res, err)
+	}
+	return time.Since(<-cancelled)
+}
+
+// stopTimedOut counts the run's start too.
+func stopTimedOut(b *testing.B, p *sandbox.Pool, wasm []byte) time.Duration {
+	const limit = 10
+	s := spec(wasm)
+	s.Limits.Wall = limit
+	began := time.Now()
+	if res, err := p.Execute(b.Context(), "alice", s, newHost(wasm)); err != nil || res.End != sandbox.TimedOut {
+		b.Fatal(res, err)
+	}
+	return time.Since(began) - limit*time.Millisecond
 }
