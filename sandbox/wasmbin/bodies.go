@@ -35,10 +35,13 @@ func (w *rewriter) function(i int, out asm) asm {
 	if f.calls {
 		w.depthLocal = extra.add(0x7e)
 	}
+	if f.loops {
+		w.fuelLocal = extra.add(0x7e)
+	}
 	w.regions.begin()
 	w.charge(entryCheck(f))
 	w.frames = append(w.frames[:0], frame{code: opBlock, results: sig.results})
-	w.openBlock()
+	w.openBlock(0)
 	for w.err == nil && len(w.frames) > 0 {
 		in := w.instr()
 		w.copy(f, in, &extra)
@@ -72,6 +75,25 @@ func (w *rewriter) copy(f *function, in instr, extra *extraLocals) {
 		out.indexed(opRefFunc, w.index(in.x))
 	case opMemoryGrow, opMemoryFill, opMemoryCopy:
 		out.call(w.helper(bulkHelpers[in.code], 0))
+	case opLoop:
+		if w.wrappable(in) {
+			w.beginWrap(out, w.b[in.at:w.at])
+		} else {
+			out.op(w.b[in.at:w.at]...)
+		}
+	case opEnd:
+		if w.wrapped() {
+			w.endWrap(out)
+		} else {
+			out.op(opEnd)
+		}
+	case opBr, opBrIf:
+		out.indexed(byte(in.code), w.label(in.x))
+	case opBrTable:
+		out.indexed(opBrTable, uint32(len(in.targets)-1))
+		for _, x := range in.targets {
+			*out = appendU32(*out, w.label(x))
+		}
 	case opMemoryInit:
 		w.memoryInit(out, in)
 	case opTableInit, opTableCopy, opTableGrow, opTableFill:

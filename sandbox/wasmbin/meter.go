@@ -29,14 +29,16 @@ type check uint8
 const (
 	noCheck check = iota
 	checkFuel
+	checkLoop  // before the charge: leaves the loop for the host and comes back
 	checkEntry // of a function that calls others: depth too
 )
 
 // A region's block is what regions need to know of an open block.
 type regionBlock struct {
-	outer int  // the charge that was current before it
-	exits int  // the outermost block that a branch inside leads behind
-	dead  bool // it is never reached
+	outer int    // the charge that was current before it
+	exits int    // the outermost block that a branch inside leads behind
+	dead  bool   // it is never reached
+	wraps uint32 // how many blocks of ours stand around it and the blocks that it is in
 }
 
 // regions is the state of the function that is being rewritten.
@@ -74,8 +76,17 @@ func (r *regions) spendFuel(n int64) {
 	r.charges[r.current].fuel += n
 }
 
-func (r *regions) openBlock() {
-	r.blocks = append(r.blocks, regionBlock{outer: r.current, exits: len(r.blocks), dead: r.dead})
+func (r *regions) openBlock(wraps uint32) {
+	if n := len(r.blocks); n > 0 {
+		wraps += r.blocks[n-1].wraps
+	}
+	r.blocks = append(r.blocks, regionBlock{outer: r.current, exits: len(r.blocks), dead: r.dead, wraps: wraps})
+}
+
+// label returns the depth of a label in the new code, where blocks of ours lie between.
+func (r *regions) label(x uint32) uint32 {
+	top := len(r.blocks) - 1
+	return x + r.blocks[top].wraps - r.blocks[top-int(x)].wraps
 }
 
 // exit notes a branch to the block of that number; the code behind it is reached
@@ -111,12 +122,17 @@ func (r *regions) closeBlock() {
 func (w *rewriter) flow(in instr) {
 	switch in.code {
 	case opBlock:
-		w.openBlock()
+		w.openBlock(0)
 	case opLoop:
-		w.openBlock()
-		w.branchPoint(checkFuel)
+		if w.wrappable(in) {
+			w.openBlock(loopWraps)
+			w.branchPoint(checkLoop)
+		} else {
+			w.openBlock(0)
+			w.branchPoint(checkFuel)
+		}
 	case opIf:
-		w.openBlock()
+		w.openBlock(0)
 		w.branchPoint(noCheck)
 	case opElse:
 		w.dead = w.blocks[len(w.blocks)-1].dead
@@ -160,7 +176,64 @@ func (w *rewriter) assemble(out asm, depth uint32) asm {
 	return append(out, w.code[last:]...)
 }
 
+// A compiler keeps nothing in registers around a call, wherever in the loop it is, and a
+// loop that asks the host for fuel inside is two to three times as slow. So it is left
+// for that, and begun again:
+//
+//	block type
+//	  loop
+//	    block
+//	      loop type
+//	        … br_if fuel < 0 1 … the loop's own body
+//	      end
+//	      br 2
+//	    end
+//	    call refuel
+//	    br 0
+//	  end
+//	  unreachable
+//	end
+//
+// All that the loop keeps lies in locals. Its own are none of the operand stack's, unless it
+// takes parameters.
+
+// loopWraps is how many blocks stand around such a loop.
+const loopWraps = 3
+
+// maxWrapDepth is how deep a loop may lie in others to be wrapped: compilers take more
+// than linear time for blocks that nest.
+const maxWrapDepth = 256
+
+// wrappable is asked before a loop is opened.
+func (w *rewriter) wrappable(in instr) bool {
+	return !w.dead && len(w.blocks) < maxWrapDepth && (in.block < 0 || w.scan.types[in.block].params == 0)
+}
+
+func (w *rewriter) wrapped() bool {
+	last := len(w.blocks) - 1
+	return last > 0 && w.blocks[last].wraps > w.blocks[last-1].wraps
+}
+
+// beginWrap copies the beginning of a loop, whose type is the bytes after its opcode.
+func (w *rewriter) beginWrap(out *asm, loop []byte) {
+	out.op(opBlock)
+	out.op(loop[1:]...)
+	out.op(opLoop, emptyBlock, opBlock, emptyBlock)
+	out.op(loop...)
+}
+
+func (w *rewriter) endWrap(out *asm) {
+	out.op(opEnd, opBr, 2, opEnd)
+	out.i32(0)
+	out.call(w.refuel)
+	out.op(opBr, 0, opEnd, opUnreachable, opEnd)
+}
+
 func (w *rewriter) appendCharge(out *asm, c charge, depth uint32) {
+	if c.check == checkLoop {
+		w.appendLoopCharge(out, c)
+		return
+	}
 	if c.fuel > 0 {
 		out.getGlobal(w.fuel)
 		out.i64(c.fuel)
@@ -184,6 +257,17 @@ func (w *rewriter) appendCharge(out *asm, c charge, depth uint32) {
 		out.call(w.helper(helpEnter, 0))
 		out.op(opEnd)
 	}
+}
+
+func (w *rewriter) appendLoopCharge(out *asm, c charge) {
+	out.getGlobal(w.fuel)
+	out.tee(w.fuelLocal)
+	out.i64(0)
+	out.op(i64LessS, opBrIf, 1)
+	out.get(w.fuelLocal)
+	out.i64(c.fuel)
+	out.op(i64Sub)
+	out.setGlobal(w.fuel)
 }
 
 func (w *rewriter) appendCheck(out *asm) {

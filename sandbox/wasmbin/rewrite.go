@@ -8,7 +8,7 @@ import (
 
 // Version names the cost table and the way in which Rewrite changes modules. The
 // same module is charged the same fuel by nodes of one version.
-const Version = 1
+const Version = 2
 
 // What a rewritten module shows to its host and takes from it.
 const (
@@ -67,6 +67,7 @@ type rewriter struct {
 
 	fn         int    // the function that is being rewritten
 	depthLocal uint32 // where it keeps how deep it is
+	fuelLocal  uint32 // for a moment, at the beginning of a loop
 	regions
 	nans
 }
