@@ -19,7 +19,6 @@ import (
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 	"github.com/tetratelabs/wazero/sys"
 
-	"idlemesh/sandbox"
 	"idlemesh/sandbox/wasmbin"
 )
 
@@ -155,5 +154,3 @@ func matmul() []byte {
 		section(5, vec([]byte{0, 16})), section(7, vec(slices.Concat(text("_start"), []byte{0, 0}))),
 		section(10, vec(append(uleb(uint64(len(code))), code...))))
 }
-
-var _ = sandbox.ABI

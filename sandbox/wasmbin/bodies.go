@@ -35,7 +35,7 @@ func (w *rewriter) function(i int, out asm) asm {
 	if f.calls {
 		w.depthLocal = extra.add(0x7e)
 	}
-	if f.loops {
+	if w.keeps = !f.calls; w.keeps {
 		w.fuelLocal = extra.add(0x7e)
 	}
 	w.regions.begin()
@@ -102,6 +102,9 @@ func (w *rewriter) copy(f *function, in instr, extra *extraLocals) {
 	default:
 		out.op(w.b[in.at:w.at]...)
 	}
+	if calls(in.code) {
+		w.reload(out)
+	}
 	if s, ok := w.needed(in.at); ok {
 		canonicalise(out, s, extra)
 	}
@@ -112,6 +115,15 @@ func (w *rewriter) copy(f *function, in instr, extra *extraLocals) {
 		w.frames = w.frames[:len(w.frames)-1]
 	}
 	w.flow(in)
+}
+
+// calls reports whether an instruction, or what stands in its place, calls a function.
+func calls(code uint32) bool {
+	switch code {
+	case opCall, opIndirect, opMemoryGrow, opMemoryFill, opMemoryCopy, opMemoryInit, opTableInit, opTableCopy, opTableGrow, opTableFill:
+		return true
+	}
+	return false
 }
 
 // beforeCall tells the callee how deep calls are nested already.

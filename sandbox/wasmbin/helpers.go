@@ -35,6 +35,8 @@ func (w *rewriter) helper(kind helpKind, x uint32) uint32 {
 			return w.helpers.first + uint32(i)
 		}
 	}
+	defer func(keeps bool) { w.keeps = keeps }(w.keeps)
+	w.keeps = false
 	h := helper{kind: kind, x: x, typ: typeBulk}
 	switch kind {
 	case helpEnter:

@@ -164,6 +164,7 @@ func (w *rewriter) branchPoint(c check) {
 
 // assemble puts the charges where they belong.
 func (w *rewriter) assemble(out asm, depth uint32) asm {
+	w.reload(&out)
 	last := 0
 	for _, c := range w.charges {
 		if c.fuel == 0 && c.check == noCheck {
@@ -226,6 +227,7 @@ func (w *rewriter) endWrap(out *asm) {
 	out.op(opEnd, opBr, 2, opEnd)
 	out.i32(0)
 	out.call(w.refuel)
+	w.reload(out)
 	out.op(opBr, 0, opEnd, opUnreachable, opEnd)
 }
 
@@ -234,12 +236,7 @@ func (w *rewriter) appendCharge(out *asm, c charge, depth uint32) {
 		w.appendLoopCharge(out, c)
 		return
 	}
-	if c.fuel > 0 {
-		out.getGlobal(w.fuel)
-		out.i64(c.fuel)
-		out.op(i64Sub)
-		out.setGlobal(w.fuel)
-	}
+	w.spend(out, c.fuel)
 	switch c.check {
 	case checkFuel:
 		w.appendCheck(out)
@@ -249,32 +246,62 @@ func (w *rewriter) appendCharge(out *asm, c charge, depth uint32) {
 		out.i64(f.slots)
 		out.op(i64Sub)
 		out.tee(depth)
-		out.getGlobal(w.fuel)
+		w.fuelLeft(out)
 		out.op(i64Or)
 		out.i64(0)
 		out.op(i64LessS, opIf, emptyBlock)
 		out.get(depth)
 		out.call(w.helper(helpEnter, 0))
+		w.reload(out)
 		out.op(opEnd)
 	}
 }
 
 func (w *rewriter) appendLoopCharge(out *asm, c charge) {
-	out.getGlobal(w.fuel)
-	out.tee(w.fuelLocal)
+	w.fuelLeft(out)
 	out.i64(0)
 	out.op(i64LessS, opBrIf, 1)
-	out.get(w.fuelLocal)
-	out.i64(c.fuel)
-	out.op(i64Sub)
-	out.setGlobal(w.fuel)
+	w.spend(out, c.fuel)
 }
 
 func (w *rewriter) appendCheck(out *asm) {
-	out.getGlobal(w.fuel)
+	w.fuelLeft(out)
 	out.i64(0)
 	out.op(i64LessS, opIf, emptyBlock)
 	out.i32(0)
 	out.call(w.refuel)
+	w.reload(out)
 	out.op(opEnd)
+}
+
+// Functions that call no other keep what is left in a local too, which is in a register:
+// reading the global that has just been written takes longer than a small loop does. What
+// calls the host reads it again.
+
+func (w *rewriter) reload(out *asm) {
+	if w.keeps {
+		out.getGlobal(w.fuel)
+		out.set(w.fuelLocal)
+	}
+}
+
+func (w *rewriter) fuelLeft(out *asm) {
+	if w.keeps {
+		out.get(w.fuelLocal)
+	} else {
+		out.getGlobal(w.fuel)
+	}
+}
+
+func (w *rewriter) spend(out *asm, n int64) {
+	if n == 0 {
+		return
+	}
+	w.fuelLeft(out)
+	out.i64(n)
+	out.op(i64Sub)
+	if w.keeps {
+		out.tee(w.fuelLocal)
+	}
+	out.setGlobal(w.fuel)
 }

@@ -67,7 +67,8 @@ type rewriter struct {
 
 	fn         int    // the function that is being rewritten
 	depthLocal uint32 // where it keeps how deep it is
-	fuelLocal  uint32 // for a moment, at the beginning of a loop
+	keeps      bool   // what fuel is left, in a local
+	fuelLocal  uint32
 	regions
 	nans
 }
