@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -27,12 +28,27 @@ func TestGenerate(t *testing.T) {
 		t.Fatal(err)
 	}
 	wasm := example(t, "generate")
-	for _, n := range []string{"greedy-0", "greedy-1"} {
-		t.Run(n, func(t *testing.T) {
-			prompt, want := read(t, models, n+".prompt"), read(t, models, n+".txt")
+	var prompts, wants [2]string
+	for i := range prompts {
+		prompts[i] = strings.TrimSuffix(read(t, models, fmt.Sprintf("greedy-%d.prompt", i)), "\n")
+		wants[i] = read(t, models, fmt.Sprintf("greedy-%d.txt", i))
+	}
+	flags := []string{"-steps", "200", "-temperature", "0"}
+	inputs := []client.Input{file("model", models, "stories260K.bin"), file("tokenizer", models, "tok512.bin")}
+	lines := client.Input{Name: "prompts", Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(prompts[1] + "\n\n" + prompts[0] + "\n")), nil
+	}}
+	for name, tc := range map[string]struct {
+		args   []string
+		inputs []client.Input
+		want   string
+	}{
+		"greedy-0": {args: []string{"-prompt", prompts[0]}, want: wants[0]},
+		"several":  {args: []string{"-prompt", prompts[0]}, inputs: []client.Input{lines}, want: wants[0] + wants[1] + wants[0]},
+	} {
+		t.Run(name, func(t *testing.T) {
 			in, err := s.Submit(t.Context(), client.Request{Module: wasm,
-				Args:   []string{"-prompt", strings.TrimSuffix(prompt, "\n"), "-steps", "200", "-temperature", "0"},
-				Inputs: []client.Input{file("model", models, "stories260K.bin"), file("tokenizer", models, "tok512.bin")}})
+				Args: append(tc.args, flags...), Inputs: append(tc.inputs, inputs...)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,8 +58,8 @@ func TestGenerate(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out bytes.Buffer
-			if err := s.Read(t.Context(), m.Stdout, 0, &out, nil); err != nil || out.String() != want {
-				t.Errorf("printed %q, %v, %s\nwant %q", out.String(), err, m.Error, want)
+			if err := s.Read(t.Context(), m.Stdout, 0, &out, nil); err != nil || out.String() != tc.want {
+				t.Errorf("printed %q, %v, %s\nwant %q", out.String(), err, m.Error, tc.want)
 			}
 			u := settled.Receipt.Value.Usage
 			if u.FLOP == 0 || u.Kernel == 0 || u.Work == 0 {
