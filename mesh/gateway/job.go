@@ -23,7 +23,6 @@ type job struct {
 	reason  record.Reason
 	cause   *wire.Error // why it ends badly
 	loss    string      // how the last attempt was lost
-	spent   record.Amount
 
 	placing           map[uint32]bool // shards between award and settlement
 	closing           bool            // its Close is on the way
@@ -134,7 +133,6 @@ func (j *job) settled(s *record.Settle, at author.Place, now record.Millis) {
 	if !r.End.Paid() {
 		t.info.State = "waiting"
 	}
-	j.spent += s.Voucher.Value.Amount
 	j.tellLocked(now, wire.JobEvent{Kind: wire.Settled, Shard: r.Shard, Attempt: r.Attempt, Node: s.Receipt.By(), Receipt: &s.Receipt,
 		Price: s.Voucher.Value.Amount, Entry: at.Index})
 	if s.Last {
@@ -159,7 +157,7 @@ func (j *job) end(why record.Reason, at, now record.Millis) {
 			t.State = "failed"
 		}
 	}
-	j.tellLocked(now, wire.JobEvent{Kind: wire.Ended, Reason: why, Price: j.spent, Err: j.cause})
+	j.tellLocked(now, wire.JobEvent{Kind: wire.Ended, Reason: why, Price: j.state.Spent, Err: j.cause})
 }
 
 // cancelledLocked stops what runs for a tenant who wants no more of it.

@@ -73,7 +73,7 @@ func has(labels, want map[string]string) bool {
 
 func (j *job) info(ref record.Ref) wire.JobInfo {
 	i := wire.JobInfo{Job: ref, Terms: j.signed.Value, Name: j.name, Labels: j.labels, Created: j.created, Ended: j.ended,
-		Reason: j.reason, Spent: j.spent, Entry: j.entry}
+		Reason: j.reason, Spent: j.state.Spent, Entry: j.entry}
 	if j.ended != 0 {
 		i.Err = j.cause
 	}

@@ -174,6 +174,12 @@ func (g *Gateway) jobOf(e record.Entry) *job {
 		return g.jobs[e.Close.Job]
 	case e.Cancel != nil:
 		return g.jobs[e.Cancel.Value.Job]
+	case e.Voucher != nil:
+		return g.leases[e.Voucher.Value.Lease].job
+	case e.TopUp != nil:
+		return g.jobs[e.TopUp.Job]
+	case e.Adopt != nil:
+		return g.jobs[e.Adopt.Job]
 	}
 	return nil
 }

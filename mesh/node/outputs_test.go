@@ -3,6 +3,7 @@ package node_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -172,6 +173,11 @@ func TestSealed(t *testing.T) {
 		stranger := m.Client(meshtest.NewKey(t))
 		leaves(t, stranger, &public)
 		sealed(t, "the log", public.Bytes(), r.Module)
+		for _, what := range []string{string(r.Module), secret("name"), secret("arg"), secret("value"), secret("content"), secret("file"), secret("output")} {
+			if h := sha256.Sum256([]byte(what)); bytes.Contains(public.Bytes(), h[:]) {
+				t.Errorf("the log has the hash of %.60q: by it a guess is confirmed", what)
+			}
+		}
 		for _, n := range []*meshtest.Node{m.Gate, m.Sellers[0]} {
 			n.Stop()
 			err := fs.WalkDir(os.DirFS(n.Config.Dir), ".", func(path string, d fs.DirEntry, err error) error {

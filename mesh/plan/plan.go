@@ -52,7 +52,9 @@ type Task struct {
 	Attempt uint32        // the last one begun; 0 before the first
 	Lease   record.Ref    // of that attempt
 	Node    record.NodeID // that holds or held it
+	Epoch   uint32        // of the job, when that attempt began
 	Reserve record.Amount // of the escrow, while leased
+	Vouched record.Amount // of the reserve: it is paid whatever becomes of the lease
 	Since   record.Millis // in this phase
 	NotTill record.Millis // no attempt sooner
 	Lost    []record.NodeID
@@ -67,12 +69,15 @@ type State struct {
 	Tasks  []Task        // by shard; do not change
 	Free   record.Amount // of the escrow: neither spent nor reserved
 	Spent  record.Amount
+	Epoch  uint32        // how often the job was adopted
 	Closed record.Reason // zero while the job lives
 
 	cancelled bool
 	stopped   bool                  // a task ended because it was
 	count     [4]int                // tasks by phase
 	shard     map[record.Ref]uint32 // of live leases
+	vouchers  map[record.Ref]uint32 // the highest posted of each of them
+	added     map[record.Ref]bool   // top-ups, by key: nothing else tells one seen before
 }
 
 // Apply folds an entry of the job that the ledger accepted at that time. It returns
@@ -102,7 +107,7 @@ func (s *State) apply(at record.Millis, e record.Entry) error {
 	case e.Kind == record.TypeCancel && e.Cancel != nil:
 		return s.cancel(e.Cancel.Value)
 	}
-	return ErrForeign
+	return s.supervise(e)
 }
 
 func (s *State) open(at record.Millis, j record.Signed[record.Job]) error {
@@ -115,7 +120,7 @@ func (s *State) open(at record.Millis, j record.Signed[record.Job]) error {
 		return fmt.Errorf("%d shards, want 1 to %d", n, MaxShards)
 	}
 	*s = State{ID: j.Ref(), Job: j, Free: j.Value.MaxTotal, Tasks: make([]Task, j.Value.Shards),
-		shard: map[record.Ref]uint32{}, cancelled: s.cancelled}
+		shard: map[record.Ref]uint32{}, vouchers: map[record.Ref]uint32{}, added: map[record.Ref]bool{}, cancelled: s.cancelled}
 	for i := range s.Tasks {
 		s.Tasks[i].Since = at
 	}
@@ -133,14 +138,14 @@ func (s *State) lease(at record.Millis, l record.Signed[record.Lease]) error {
 	}
 	t := &s.Tasks[v.Shard]
 	switch {
-	case t.Phase != Waiting || v.Attempt != t.Attempt+1:
+	case t.Phase != Waiting || v.Attempt != t.Attempt+1 || v.Epoch != s.Epoch:
 		return ErrOrder
 	case v.Reserve > s.Free:
 		return fmt.Errorf("%w: reserves %s of the %s that are free", ErrOrder, v.Reserve, s.Free)
 	}
 	s.Free -= v.Reserve
 	s.move(t, Leased, at)
-	t.Attempt, t.Lease, t.Node, t.Reserve = v.Attempt, l.Ref(), v.Bid.By(), v.Reserve
+	t.Attempt, t.Lease, t.Node, t.Epoch, t.Reserve = v.Attempt, l.Ref(), v.Bid.By(), v.Epoch, v.Reserve
 	s.shard[t.Lease] = v.Shard
 	return nil
 }
@@ -154,12 +159,12 @@ func (s *State) settle(at record.Millis, e record.Settle) error {
 		return ErrOrder
 	}
 	i, live := s.shard[r.Lease]
-	if !live || i != r.Shard || s.Tasks[i].Attempt != r.Attempt {
+	if !live || i != r.Shard || s.Tasks[i].Attempt != r.Attempt || s.Tasks[i].Epoch != s.Epoch {
 		return ErrOrder
 	}
-	t, pay := &s.Tasks[i], record.Amount(0)
+	t, pay := &s.Tasks[i], s.Tasks[i].Vouched
 	if r.End.Paid() {
-		pay = e.Voucher.Value.Amount
+		pay = max(pay, e.Voucher.Value.Amount)
 	}
 	if pay > t.Reserve {
 		return fmt.Errorf("%w: pays %s of a reserve of %s", ErrOrder, pay, t.Reserve)
@@ -190,7 +195,7 @@ func (s *State) cut(at record.Millis, lease record.Ref) error {
 		return ErrOrder
 	}
 	t := &s.Tasks[i]
-	s.ended(t, 0)
+	s.ended(t, t.Vouched)
 	s.lost(t, at)
 	return nil
 }
@@ -220,9 +225,10 @@ func (s *State) cancel(c record.Cancel) error {
 // ended gives a lease's reserve back, but for what was paid.
 func (s *State) ended(t *Task, pay record.Amount) {
 	delete(s.shard, t.Lease)
+	delete(s.vouchers, t.Lease)
 	s.Free += t.Reserve - pay
 	s.Spent += pay
-	t.Reserve = 0
+	t.Reserve, t.Vouched = 0, 0
 }
 
 // Back-off after a lost attempt: 250 ms, doubled each time, at most half a minute. A
