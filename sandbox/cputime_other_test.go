@@ -4,6 +4,6 @@ package sandbox_test
 
 import "time"
 
-var started = time.Now()
+var processStart = time.Now()
 
-func threadTime() time.Duration { return time.Since(started) }
+func threadTime() time.Duration { return time.Since(processStart) }
