@@ -83,7 +83,8 @@ of the fraction only the highest bit set. NaNs that are loaded or constants keep
 ## What else a node changes
 
 Mutable globals are exported as ` + "`%sN`" + `, the start function as ` + "`%s`" + `, fuel and depth as
-` + "`%s`" + ` and ` + "`%s`" + `; one function is imported, ` + "`%s.%s`" + `. Debug sections are left out. Names of
+` + "`%s`" + ` and ` + "`%s`" + `; one function is imported, ` + "`%s.%s`" + `. Debug sections are left out, and
+adjacent data segments joined. Names of
 functions stay, so that traps show them.
 `
 

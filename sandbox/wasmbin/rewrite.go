@@ -120,6 +120,8 @@ func (w *rewriter) module() []byte {
 			body = w.newElements()
 		case 10:
 			body = code
+		case 11:
+			body = w.newDatas()
 		default:
 			body = w.b[w.notes.sections[id].at:w.notes.sections[id].end]
 		}
