@@ -44,7 +44,7 @@ func TestStopsWithoutKilling(t *testing.T) {
 			end   sandbox.End
 			error string
 		}{
-			{"time", func(l *sandbox.Limits) { l.Wall = 50 }, sandbox.TimedOut, "the time limit of 50 ms"},
+			{"time", func(l *sandbox.Limits) { l.Wall = 400 }, sandbox.TimedOut, "the time limit of 400 ms"},
 			{"fuel", func(l *sandbox.Limits) { l.Fuel = 3_000_000 }, sandbox.OverLimit, "the fuel limit of 3000000"},
 			{"cancel", func(*sandbox.Limits) {}, sandbox.Cancelled, "cancelled"},
 		} {
