@@ -23,6 +23,14 @@ func TestOrderlyStopCostsNoAttempt(t *testing.T) {
 		r := steps(20)
 		r.Retries, r.Shards, r.MaxTotal = 0, 2, 100*record.Credit
 		job := submit(t, c, r)
+		// A lease that has not been started yet when its node stops is lost.
+		for seen := map[uint32]bool{}; len(seen) < 2; time.Sleep(100 * time.Millisecond) {
+			for _, e := range until(t, c, job, wire.Progress) {
+				if e.Kind == wire.Progress {
+					seen[e.Shard] = true
+				}
+			}
+		}
 		for range 3 {
 			until(t, c, job, wire.Progress)
 			m.Gate.Stop()
